@@ -42,7 +42,7 @@ class Registered:
 
     def __init__(self, kernel, blocks, example: Callable, shuffles: bool = False, teaching: bool = False):
         self.kernel = kernel
-        self.name = kernel.name
+        self.name = kernel.fn.__name__
         self.fn = kernel.fn
         self.__name__, self.__doc__ = self.name, kernel.fn.__doc__
         self.any_block = blocks == ANY_BLOCK
