@@ -1,0 +1,210 @@
+"""Matrix product: three kernels from slow to fast, and gemm(), the library call behind one small interface.
+
+C (M, N) = A (M, K) @ B (K, N); float32, row-major. Reads + writes are counted per element of C.
+"""
+
+from contextlib import contextmanager
+from functools import lru_cache
+
+import numpy as np
+from numba import cuda, float32
+
+from kernels import blas
+from kernels.target import KernelError, Launch, current, kernel
+
+TILE = 16  # side of the square tiles of k_matmul_tiled
+EDGE = 32  # side of the tiles of k_matmul_blocked
+ROWS = 4  # rows of C that one thread of k_matmul_blocked owns
+LIBRARIES = ("blas", "kernels")
+PANEL_FLOPS = 2**26  # below this a product is one panel: cutting it costs more than a second thread gives
+PANELS = 2  # panels of a larger product; every panel packs the whole of B again
+
+_library = "blas"
+
+
+@kernel
+def k_matmul_naive(A, B, C, M, N, K):
+    """Version 1, one thread one dot product.
+
+    Maths: C[i, j] = sum over k of A[i, k] * B[k, j].
+    Shapes: A (M, K), B (K, N), C (M, N).
+    Threads: 2-D grid; thread (x, y) owns C[y, x]. Any block.
+    Shared memory: none.
+    Reads + writes: 2 K + 1.
+    Saves: nothing.
+    """
+    col, row = cuda.grid(2)
+    if row < M and col < N:
+        acc = float32(0.0)
+        for k in range(K):
+            acc += A[row, k] * B[k, col]
+        C[row, col] = acc
+
+
+@kernel
+def k_matmul_tiled(A, B, C, M, N, K):
+    """Version 2, a block of threads shares what it reads.
+
+    Maths: as k_matmul_naive, the sum over k taken TILE terms at a time.
+    Shapes: A (M, K), B (K, N), C (M, N); parts of tiles beyond the edges count as zero.
+    Threads: block (TILE, TILE) owns one TILE x TILE tile of C; thread (x, y) owns one element of it.
+    Shared memory: two tiles, 2 * TILE * TILE floats = 2 KiB.
+    Reads + writes: 2 K / TILE + 1 of global memory.
+    Saves: nothing.
+    Changed: every value of A and B is read from global memory once per tile instead of once per thread.
+    """
+    As = cuda.shared.array((TILE, TILE), float32)
+    Bs = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    row = cuda.blockIdx.y * TILE + ty
+    col = cuda.blockIdx.x * TILE + tx
+    acc = float32(0.0)
+    for t in range((K + TILE - 1) // TILE):
+        k0 = t * TILE
+        if row < M and k0 + tx < K:
+            As[ty, tx] = A[row, k0 + tx]
+        else:
+            As[ty, tx] = float32(0.0)
+        if k0 + ty < K and col < N:
+            Bs[ty, tx] = B[k0 + ty, col]
+        else:
+            Bs[ty, tx] = float32(0.0)
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += As[ty, k] * Bs[k, tx]
+        cuda.syncthreads()
+    if row < M and col < N:
+        C[row, col] = acc
+
+
+@lru_cache(maxsize=None)
+def make_blocked(ta=False, tb=False, add=False):
+    """k_matmul_blocked for one form of the product: ta, tb say which operand is stored transposed; add is += for =."""
+    TA, TB, ADD = int(ta), int(tb), int(add)
+    LD = EDGE + 1 if tb else EDGE  # the odd row length spreads a column over the banks when B is turned on its way in
+    STEP = EDGE // ROWS
+
+    @kernel
+    def k_matmul_blocked(A, B, C, M, N, K):
+        """Version 3, a thread owns a strip of C in registers.
+
+        Maths: C = or += op(A) @ op(B), the sum over k taken EDGE terms at a time, in order.
+        Shapes: op(A) (M, K), op(B) (K, N), C (M, N); a transposed operand lies as (K, M) or (N, K).
+        Threads: block (EDGE, EDGE / ROWS) owns one EDGE x EDGE tile of C; thread (x, y) owns ROWS rows of column x.
+        Shared memory: two tiles, 2 * EDGE * EDGE floats = 8 KiB (and a little padding when B is transposed).
+        Reads + writes: 2 K / EDGE + 1 of global memory, K * (1 + 1 / ROWS) of shared memory.
+        Saves: nothing.
+        Changed: ROWS running sums a thread, so a value of B read from shared memory serves ROWS products.
+        """
+        As = cuda.shared.array((EDGE, EDGE), float32)
+        Bs = cuda.shared.array((EDGE, LD), float32)
+        acc = cuda.local.array(ROWS, float32)
+        tx = cuda.threadIdx.x
+        ty = cuda.threadIdx.y
+        row0 = cuda.blockIdx.y * EDGE
+        col0 = cuda.blockIdx.x * EDGE
+        for i in range(ROWS):
+            acc[i] = float32(0.0)
+        for t in range((K + EDGE - 1) // EDGE):
+            k0 = t * EDGE
+            for p in range(ROWS):
+                r = p * STEP + ty
+                a = float32(0.0)
+                if TA:
+                    if k0 + r < K and row0 + tx < M:
+                        a = A[k0 + r, row0 + tx]
+                else:
+                    if row0 + r < M and k0 + tx < K:
+                        a = A[row0 + r, k0 + tx]
+                As[r, tx] = a
+                b = float32(0.0)
+                if TB:
+                    if col0 + r < N and k0 + tx < K:
+                        b = B[col0 + r, k0 + tx]
+                    Bs[tx, r] = b
+                else:
+                    if k0 + r < K and col0 + tx < N:
+                        b = B[k0 + r, col0 + tx]
+                    Bs[r, tx] = b
+            cuda.syncthreads()
+            for k in range(EDGE):
+                for i in range(ROWS):
+                    if TA:
+                        acc[i] += As[k, ty * ROWS + i] * Bs[k, tx]
+                    else:
+                        acc[i] += As[ty * ROWS + i, k] * Bs[k, tx]
+            cuda.syncthreads()
+        for i in range(ROWS):
+            row = row0 + ty * ROWS + i
+            if row < M and col0 + tx < N:
+                if ADD:
+                    C[row, col0 + tx] += acc[i]
+                else:
+                    C[row, col0 + tx] = acc[i]
+
+    return k_matmul_blocked
+
+
+k_matmul_blocked = make_blocked()
+
+
+def gemm_library():
+    """Name of the library that gemm() builds with now: "blas" (the vendor's) or "kernels" (ours)."""
+    return _library
+
+
+@contextmanager
+def gemm_with(name):
+    """Build every gemm() inside the block with "blas" or "kernels". Raises KernelError for another name."""
+    global _library
+    if name not in LIBRARIES:
+        raise KernelError(f'gemm: library is {name!r}, expected "blas" or "kernels"')
+    before, _library = _library, name
+    try:
+        yield
+    finally:
+        _library = before
+
+
+def gemm(A, B, C, ta=False, tb=False, add=False):
+    """Launches for C = op(A) @ op(B), or C += with `add`; op transposes when `ta` / `tb` is set.
+
+    op(A) (M, K), op(B) (K, N), C (M, N): float32, last stride one element; rows may lie further apart than their
+    length only for the vendor's library. C must not overlap A or B. Raises KernelError when a shape, type or layout
+    does not fit, and when cuBLAS is asked for and not installed. The library is the one of gemm_library() now.
+    """
+    M, N, K = _check(A, B, C, ta, tb)
+    if _library == "kernels":
+        grid = ((N + EDGE - 1) // EDGE, (M + EDGE - 1) // EDGE)
+        return [make_blocked(bool(ta), bool(tb), bool(add))[grid, (EDGE, EDGE // ROWS)].bind(A, B, C, M, N, K)]
+    if current() == "cuda":
+        return [Launch("gemm", [blas.cublas_task(A, B, C, ta, tb, add)])]
+    tasks = []
+    for lo, hi in panels(M, N, K):
+        part = A[:, lo:hi] if ta else A[lo:hi]
+        tasks.append(blas.sgemm_task(part, B, C[lo:hi], ta, tb, add))
+    return [Launch("gemm", tasks)]
+
+
+def panels(M, N, K):
+    """Row ranges [(lo, hi)] of C, one BLAS call each: from the shape alone, so that bits never depend on threads."""
+    count = PANELS if 2 * M * N * K >= PANEL_FLOPS and M >= 16 * PANELS else 1
+    cuts = [M * i // count // 16 * 16 for i in range(count)] + [M]
+    return list(zip(cuts, cuts[1:], strict=False))
+
+
+def _check(A, B, C, ta, tb):
+    for name, x in (("A", A), ("B", B), ("C", C)):
+        if getattr(x, "ndim", None) != 2 or x.dtype != np.float32 or 0 in x.shape:
+            found = f"{getattr(x, 'dtype', type(x).__name__)} of shape {getattr(x, 'shape', None)}"
+            raise KernelError(f"gemm: {name} is {found}, expected a non-empty 2-D float32 array")
+        if x.shape[1] > 1 and x.strides[1] != 4:
+            raise KernelError(f"gemm: {name} has strides {x.strides}, expected neighbours of a row 4 bytes apart")
+    M, K = A.shape[::-1] if ta else A.shape
+    K2, N = B.shape[::-1] if tb else B.shape
+    if K2 != K:
+        raise KernelError(f"gemm: B {B.shape}, tb={tb} sums over {K2} terms, expected {K} as A {A.shape}, ta={ta}")
+    if C.shape != (M, N):
+        raise KernelError(f"gemm: C has shape {C.shape}, expected {(M, N)}")
+    return M, N, K
