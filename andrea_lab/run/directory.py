@@ -1,0 +1,85 @@
+"""The run directory: everything one run owns, and nothing that belongs to another."""
+
+from pathlib import Path
+
+from andrea_lab.checkpoint import single
+from andrea_lab.checkpoint.files import replace_with
+
+
+class RunError(ValueError):
+    """A run directory that cannot be used; the message is one line for the user."""
+
+
+class RunDirectory:
+    """Paths of one run. `name` is the folder's own name, and the beginning of its sidecar files' names."""
+
+    def __init__(self, path: Path | str):
+        self.path = Path(path)
+        self.name = self.path.resolve().name
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / f"{self.name}.loss.json"
+
+    def weights(self, step: int) -> Path:
+        return self.path / single.file_name(step)
+
+    def newest_weights(self) -> Path:
+        """The weight file of the highest step. Raises RunError when there is none."""
+        file = single.newest(self.path) if self.path.is_dir() else None
+        if file is None:
+            raise RunError(f"{self.path}: found no weights, expected a run directory with a step_NNNNNN.bin")
+        return file
+
+    @classmethod
+    def create(cls, path: Path | str, config_json: str) -> "RunDirectory":
+        """Make the folder and its config.json. Raises RunError for a name that is taken, OSError when the disk fails.
+
+        A run is never written over: the folder must be new or empty. When anything fails, what this call made is gone.
+        """
+        run = cls(path)
+        check_free(run.path)
+        made = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            replace_with(run.config, lambda write: write(memoryview(config_json.encode())))
+        except OSError:
+            run.config.unlink(missing_ok=True)
+            for folder in made:
+                if folder.exists():
+                    folder.rmdir()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> "RunDirectory":
+        """An existing run. Raises RunError when the folder holds no config.json."""
+        run = cls(path)
+        if not run.config.is_file():
+            found = "a folder without config.json" if run.path.is_dir() else "no folder"
+            raise RunError(f"{run.path}: found {found}, expected a run directory")
+        return run
+
+
+def check_free(path: Path) -> None:
+    """Raise RunError unless a run may be created at `path`: the name is new, or an empty folder."""
+    if path.is_dir():
+        if any(path.iterdir()):
+            raise RunError(
+                f"{path}: found an existing run, expected a new name: choose another with --run {free_name(path)}"
+            )
+    elif path.exists():
+        raise RunError(f"{path}: found a file, expected a folder or a new name")
+
+
+def free_name(path: Path) -> Path:
+    """`path` itself if nothing has that name, else the first of path-2, path-3, ... that is free."""
+    number, candidate = 2, path
+    while candidate.exists():
+        candidate = path.with_name(f"{path.name}-{number}")
+        number += 1
+    return candidate
