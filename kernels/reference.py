@@ -1,9 +1,9 @@
 """The oracle: every operation and its backward twin in float64 NumPy, written for reading, not for speed.
 
-Sizes: B sequences of T tokens, N = B*T rows, width C, NH heads of size HS = C/NH, MLP width F = 4C, vocabulary V.
-A `_backward` takes the gradient of the loss with respect to the forward's result (`dout`) and returns the gradients with
-respect to what the forward read, each a new array: vector times Jacobian, the Jacobian itself is never made.
-The caller adds them up; only the kernels write `+=`. The formulas are derived here from the definitions in the docstrings.
+Sizes: B sequences of T tokens, N = B*T rows, width C, NH heads of size HS = C/NH, MLP width F = 4C, vocabulary V. A
+`_backward` takes the gradient of the loss with respect to the forward's result (`dout`) and returns the gradients
+with respect to what the forward read, each a new array: vector times Jacobian, the Jacobian itself is never made. The
+caller adds them up; only the kernels write `+=`.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ def embed_backward(tokens, dout, V, context):
 
 
 def layernorm_forward(inp, gamma, beta, eps=EPS):
-    """xhat = (inp - mean) * rstd, rstd = 1/sqrt(variance + eps), out = xhat * gamma + beta, per row; (out, mean, rstd)."""
+    """(out, mean, rstd): rstd = 1/sqrt(variance + eps), xhat = (inp - mean) * rstd, out = xhat * gamma + beta."""
     mean = inp.mean(axis=1)
     rstd = 1.0 / np.sqrt(((inp - mean[:, None]) ** 2).mean(axis=1) + eps)
     return (inp - mean[:, None]) * rstd[:, None] * gamma + beta, mean, rstd
 
 
 def layernorm_backward(inp, gamma, mean, rstd, dout):
-    """With d = dout * gamma: dinp = rstd * (d - mean(d) - xhat * mean(d * xhat)); dgamma = sum dout * xhat; dbeta = sum dout.
+    """(dinp, dgamma, dbeta); with d = dout * gamma, dinp = rstd * (d - mean(d) - xhat * mean(d * xhat)).
 
+    dgamma = sum of dout * xhat over rows, dbeta = sum of dout. Why dinp has three terms:
     mean and variance depend on the row too: that takes the row's mean, and its component along xhat, out of d.
     """
     xhat = (inp - mean[:, None]) * rstd[:, None]
@@ -229,7 +230,7 @@ def head_backward(inp, head, dlogits):
 
 
 def xent_forward(logits, targets):
-    """losses[n] = lse[n] - logits[n, target[n]], lse = logsumexp(logits[n]); 0 where the target is negative: (lse, losses)."""
+    """(lse, losses); lse[n] = logsumexp(logits[n]), losses[n] = lse[n] - logits[n, target[n]], 0 for a target < 0."""
     t = targets.ravel()
     lse = logsumexp(logits)
     picked = logits[np.arange(len(t)), np.maximum(t, 0)]
@@ -261,49 +262,52 @@ def loss_backward(inp, head, targets, logits, lse, dlosses):
 
 def n_layers(params) -> int:
     """Number of blocks of a parameter dict, see model_forward."""
-    return 1 + max((int(name.split(".")[0][1:]) for name in params if name[0] == "h"), default=-1)
+    return sum(name.endswith(".W_Q") for name in params)
 
 
 def model_forward(params, tokens, targets, NH):
     """The pre-norm GPT: x = embed; x += attention(LN(x)), x += mlp(LN(x)) per block; losses = xent(LN(x) @ head.T).
 
-    params: wte, wpe, per block l: hl.ln1.gamma, hl.ln1.beta, hl.wq, hl.wk, hl.wv, hl.wo, hl.ln2.gamma, hl.ln2.beta, hl.w1,
-    hl.w2; lnf.gamma, lnf.beta, and lm_head (V, C) unless it is tied to wte. Returns (losses (N,), cache for backward).
+    params: wte, wpe, per block i and with the prefix layeri: ln1.gamma, ln1.beta, W_Q, W_K, W_V, W_O, ln2.gamma,
+    ln2.beta, W_1, W_2; ln_f.gamma, ln_f.beta, and lm_head (V, C) unless it is tied to wte. Returns (losses (N,),
+    cache for backward).
     """
     p, B = params, len(tokens)
     cache = []
     x = embed_forward(tokens, p["wte"], p["wpe"])
     for i in range(n_layers(p)):
-        h = f"h{i}."
+        h = f"layer{i}."
         n1, mean1, rstd1 = layernorm_forward(x, p[h + "ln1.gamma"], p[h + "ln1.beta"])
-        q, k, v = qkv_forward(n1, p[h + "wq"], p[h + "wk"], p[h + "wv"])
+        q, k, v = qkv_forward(n1, p[h + "W_Q"], p[h + "W_K"], p[h + "W_V"])
         att, lse = attention_forward(q, k, v, B, NH)
-        x1 = residual_forward(x, linear_forward(att, p[h + "wo"]))
+        x1 = residual_forward(x, linear_forward(att, p[h + "W_O"]))
         n2, mean2, rstd2 = layernorm_forward(x1, p[h + "ln2.gamma"], p[h + "ln2.beta"])
-        pre, act, out = mlp_forward(n2, p[h + "w1"], p[h + "w2"])
+        pre, act, out = mlp_forward(n2, p[h + "W_1"], p[h + "W_2"])
         cache.append((x, n1, mean1, rstd1, q, k, v, att, lse, x1, n2, mean2, rstd2, pre, act))
         x = residual_forward(x1, out)
-    nf, mean, rstd = layernorm_forward(x, p["lnf.gamma"], p["lnf.beta"])
+    nf, mean, rstd = layernorm_forward(x, p["ln_f.gamma"], p["ln_f.beta"])
     logits, lse, losses = loss_forward(nf, p.get("lm_head", p["wte"]), targets)
     return losses, (tokens, targets, cache, (x, nf, mean, rstd, logits, lse))
 
 
 def model_backward(params, cache, dlosses):
-    """Gradients of sum(losses * dlosses), a dict like params. Tied, wte gets two contributions: the head's and the lookup's."""
+    """Gradients of sum(losses * dlosses), a dict like params. Tied, wte gets two: the head's and the lookup's."""
     p, g = params, {}
     tokens, targets, layers, (x, nf, mean, rstd, logits, lse) = cache
     _, dnf, dhead = loss_backward(nf, p.get("lm_head", p["wte"]), targets, logits, lse, dlosses)
-    dx, g["lnf.gamma"], g["lnf.beta"] = layernorm_backward(x, p["lnf.gamma"], mean, rstd, dnf)
+    dx, g["ln_f.gamma"], g["ln_f.beta"] = layernorm_backward(x, p["ln_f.gamma"], mean, rstd, dnf)
     for i in reversed(range(len(layers))):
-        h = f"h{i}."
+        h = f"layer{i}."
         x, n1, mean1, rstd1, q, k, v, att, lse, x1, n2, mean2, rstd2, pre, act = layers[i]
         dx1, dmlp = residual_backward(dx)
-        _, dn2, g[h + "w1"], g[h + "w2"] = mlp_backward(n2, p[h + "w1"], p[h + "w2"], pre, act, dmlp)
+        _, dn2, g[h + "W_1"], g[h + "W_2"] = mlp_backward(n2, p[h + "W_1"], p[h + "W_2"], pre, act, dmlp)
         d, g[h + "ln2.gamma"], g[h + "ln2.beta"] = layernorm_backward(x1, p[h + "ln2.gamma"], mean2, rstd2, dn2)
         dx, dproj = residual_backward(dx1 + d)
-        datt, g[h + "wo"] = linear_backward(att, p[h + "wo"], dproj)
+        datt, g[h + "W_O"] = linear_backward(att, p[h + "W_O"], dproj)
         dq, dk, dv = attention_backward(q, k, v, lse, datt)
-        dn1, g[h + "wq"], g[h + "wk"], g[h + "wv"] = qkv_backward(n1, p[h + "wq"], p[h + "wk"], p[h + "wv"], dq, dk, dv)
+        dn1, g[h + "W_Q"], g[h + "W_K"], g[h + "W_V"] = qkv_backward(
+            n1, p[h + "W_Q"], p[h + "W_K"], p[h + "W_V"], dq, dk, dv
+        )
         d, g[h + "ln1.gamma"], g[h + "ln1.beta"] = layernorm_backward(x, p[h + "ln1.gamma"], mean1, rstd1, dn1)
         dx = dx + d
     g["wte"], g["wpe"] = embed_backward(tokens, dx, len(p["wte"]), len(p["wpe"]))
@@ -355,7 +359,7 @@ def clip_factor(norm, max_norm) -> float:
 
 
 def adamw(w, g, m, v, t, lr, beta1=0.9, beta2=0.999, eps=1e-8, decay=0.0):
-    """Step t (1, 2, ...) of AdamW, returns (w, m, v): decay acts on w itself, not through m and v; eps is outside the root."""
+    """(w, m, v) after step t = 1, 2, ... of AdamW; decay acts on w, not through m and v; eps is outside the root."""
     m = beta1 * m + (1.0 - beta1) * g
     v = beta2 * v + (1.0 - beta2) * g * g
     m_hat, v_hat = m / (1.0 - beta1**t), v / (1.0 - beta2**t)

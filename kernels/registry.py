@@ -6,9 +6,9 @@ Every shipped kernel is written as
     @kernel
     def k_something(...): ...
 
-`example(block)` returns `(grid, args)` for a tiny launch with that block: NumPy arrays filled by `wave` or `tokens`, and
-scalars. Tests use it to compile, simulate and hash every kernel, so it must be a function of the block alone, hold more
-items than the smallest block has threads, and give results that depend on the kernel, not on the block.
+`example(block)` returns `(grid, args)` for a tiny launch with that block: NumPy arrays filled by `wave` or `tokens`,
+and scalars. Tests use it to compile, simulate and hash every kernel, so it must be a function of the block alone,
+hold more items than the smallest block has threads, and give results that depend on the kernel, not on the block.
 
 This module also holds `Pair`, so that the files of the operations and `pairs.py` can both import it without a cycle.
 """
@@ -16,7 +16,7 @@ This module also holds `Pair`, so that the files of the operations and `pairs.py
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -86,8 +86,9 @@ def register(blocks, example: Callable, *, shuffles: bool = False, teaching: boo
 
     blocks: ANY_BLOCK, or a tuple of legal blocks (numbers, or tuples for 2-D blocks).
     shuffles: the kernel uses warp shuffles, which the simulator does not know.
-    teaching: the kernel is shown in a lesson only (it may use float atomics); no production path launches it.
-    A second kernel of the same name (a factory called for another size) is guarded too, but the first stays in the table.
+    teaching: the kernel is shown in a lesson only (it may use float atomics); no production path launches it. A
+    second kernel of the same name (a factory called for another size) is guarded too, but the first stays in the
+    table.
     """
 
     def enter(kernel) -> Registered:
@@ -121,6 +122,10 @@ class Pair:
     def blocks(self) -> dict[str, object]:
         """Legal blocks of the two named kernels."""
         return {k.name: ANY_BLOCK if k.any_block else k.blocks for k in (self.fwd, self.bwd)}
+
+    def fine(self, name: str) -> Pair:
+        """The same pair under the name of one of its places in the model, as a fine pair."""
+        return replace(self, name=name, folds=())
 
 
 def wave(*shape: int, seed: int = 1, scale: float = 1.0) -> np.ndarray:

@@ -1,0 +1,256 @@
+"""Layer normalisation: k_layernorm_fwd, k_layernorm_bwd, and the two kernels of the production backward path."""
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+
+from kernels.registry import Pair, cdiv, register, wave
+from kernels.target import kernel
+
+NT = 128  # threads of a block that reduces a row; the tree over them fixes the order of the sum
+COLS, SLICES = 32, 8  # block of the column sums: COLS columns, rows dealt to SLICES threads each
+
+EPS = 1e-5
+
+
+def _example_fwd(block):
+    N, C = 5, 150
+    args = (wave(N, C), wave(C, seed=2), wave(C, seed=3), np.zeros((N, C), np.float32), np.zeros(N, np.float32))
+    return N, (*args, np.zeros(N, np.float32), C, np.float32(EPS))
+
+
+@register((NT,), _example_fwd)
+@kernel
+def k_layernorm_fwd(inp, gamma, beta, out, mean, rstd, C, eps):
+    """xhat = (inp - mean) * rstd, rstd = 1 / sqrt(variance + eps), out = xhat * gamma + beta; each row for itself.
+
+    Shapes: inp, out (N, C); gamma, beta (C,); mean, rstd (N,).
+    Threads: block n owns row n; thread t takes columns t, t + 128, ...
+    Shared: 128 floats, for the tree that adds the threads' sums.
+    Per element: 3 reads + 1 write of the row (mean, variance, result), gamma and beta once a row.
+    Saves: mean and rstd; with inp they give xhat again.
+    Against a one-pass version: the variance is summed from (inp - mean), so a large mean cancels nothing.
+    """
+    row = cuda.blockIdx.x
+    tx = cuda.threadIdx.x
+    sums = cuda.shared.array(NT, float32)
+    acc = float32(0.0)
+    for j in range(tx, C, NT):
+        acc += inp[row, j]
+    sums[tx] = acc
+    cuda.syncthreads()
+    s = NT // 2
+    while s > 0:
+        if tx < s:
+            sums[tx] += sums[tx + s]
+        cuda.syncthreads()
+        s //= 2
+    mu = sums[0] / float32(C)
+    cuda.syncthreads()
+    acc = float32(0.0)
+    for j in range(tx, C, NT):
+        d = inp[row, j] - mu
+        acc += d * d
+    sums[tx] = acc
+    cuda.syncthreads()
+    s = NT // 2
+    while s > 0:
+        if tx < s:
+            sums[tx] += sums[tx + s]
+        cuda.syncthreads()
+        s //= 2
+    rs = float32(1.0) / math.sqrt(sums[0] / float32(C) + eps)
+    for j in range(tx, C, NT):
+        out[row, j] = (inp[row, j] - mu) * rs * gamma[j] + beta[j]
+    if tx == 0:
+        mean[row] = mu
+        rstd[row] = rs
+
+
+def _example_bwd(block):
+    N, C = 150, 10
+    args = (wave(N, C), wave(C, seed=2), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(N, C, seed=6))
+    return N + cdiv(C, NT), (*args, wave(C, seed=7), wave(C, seed=8), N, C)
+
+
+@register((NT,), _example_bwd)
+@kernel
+def k_layernorm_bwd(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, N, C):
+    """With d = dout * gamma, dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)) and, summed over the rows,
+    dgamma += dout * xhat, dbeta += dout.
+
+    Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
+    Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp; block N + b owns the columns
+    128 b to 128 b + 127 of dgamma and dbeta, a thread walks its column row by row.
+    Shared: 2 x 128 floats, for the trees of a row's two means.
+    Per element: a row block reads inp and dout twice, reads and writes dinp; a column block reads inp and dout once
+    more.
+    Uses what forward saved: mean, rstd (and inp).
+    Against the version with atomics: nobody shares a sum, so the order of every addition is fixed.
+    """
+    tx = cuda.threadIdx.x
+    sum1 = cuda.shared.array(NT, float32)
+    sum2 = cuda.shared.array(NT, float32)
+    if cuda.blockIdx.x < N:
+        row = cuda.blockIdx.x
+        mu = mean[row]
+        rs = rstd[row]
+        a = float32(0.0)
+        b = float32(0.0)
+        for j in range(tx, C, NT):
+            d = dout[row, j] * gamma[j]
+            a += d
+            b += d * ((inp[row, j] - mu) * rs)
+        sum1[tx] = a
+        sum2[tx] = b
+        cuda.syncthreads()
+        s = NT // 2
+        while s > 0:
+            if tx < s:
+                sum1[tx] += sum1[tx + s]
+                sum2[tx] += sum2[tx + s]
+            cuda.syncthreads()
+            s //= 2
+        mean_d = sum1[0] / float32(C)
+        along = sum2[0] / float32(C)
+        for j in range(tx, C, NT):
+            xhat = (inp[row, j] - mu) * rs
+            dinp[row, j] += rs * (dout[row, j] * gamma[j] - mean_d - xhat * along)
+    else:
+        col = (cuda.blockIdx.x - N) * NT + tx
+        if col < C:
+            dg = float32(0.0)
+            db = float32(0.0)
+            for r in range(N):
+                d = dout[r, col]
+                dg += d * ((inp[r, col] - mean[r]) * rstd[r])
+                db += d
+            dgamma[col] += dg
+            dbeta[col] += db
+
+
+def _example_dinp(block):
+    N, C = 5, 150
+    args = (wave(N, C), wave(C, seed=2), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(N, C, seed=6))
+    return N, (*args, C)
+
+
+@register((NT,), _example_dinp)
+@kernel
+def k_layernorm_dinp(inp, gamma, mean, rstd, dout, dinp, C):
+    """The first job of k_layernorm_bwd alone: dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)), d = dout * gamma.
+
+    Shapes: inp, dout, dinp (N, C); gamma (C,); mean, rstd (N,).
+    Threads: block n owns row n; thread t takes columns t, t + 128, ...
+    Shared: 2 x 128 floats.
+    Per element: inp and dout read twice, dinp read and written.
+    """
+    row = cuda.blockIdx.x
+    tx = cuda.threadIdx.x
+    sum1 = cuda.shared.array(NT, float32)
+    sum2 = cuda.shared.array(NT, float32)
+    mu = mean[row]
+    rs = rstd[row]
+    a = float32(0.0)
+    b = float32(0.0)
+    for j in range(tx, C, NT):
+        d = dout[row, j] * gamma[j]
+        a += d
+        b += d * ((inp[row, j] - mu) * rs)
+    sum1[tx] = a
+    sum2[tx] = b
+    cuda.syncthreads()
+    s = NT // 2
+    while s > 0:
+        if tx < s:
+            sum1[tx] += sum1[tx + s]
+            sum2[tx] += sum2[tx + s]
+        cuda.syncthreads()
+        s //= 2
+    mean_d = sum1[0] / float32(C)
+    along = sum2[0] / float32(C)
+    for j in range(tx, C, NT):
+        xhat = (inp[row, j] - mu) * rs
+        dinp[row, j] += rs * (dout[row, j] * gamma[j] - mean_d - xhat * along)
+
+
+def _example_dparam(block):
+    N, C = 75, 40
+    args = (wave(N, C), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(C, seed=7), wave(C, seed=8))
+    return cdiv(C, COLS), (*args, N, C)
+
+
+@register(((COLS, SLICES),), _example_dparam)
+@kernel
+def k_layernorm_dparam(inp, mean, rstd, dout, dgamma, dbeta, N, C):
+    """The second job of k_layernorm_bwd alone: dgamma += sum dout * xhat; dbeta += sum dout, over the rows.
+
+    Shapes: inp, dout (N, C); mean, rstd (N,); dgamma, dbeta (C,).
+    Threads: block b owns columns 32 b to 32 b + 31; thread (x, y) adds rows y, y + 8, ... of column x, then a tree adds
+    the eight parts.
+    Shared: 2 x 8 x 32 floats.
+    Per element: inp and dout read once.
+    Against the column walk in k_layernorm_bwd: eight times as many threads share the rows.
+    """
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    col = cuda.blockIdx.x * COLS + tx
+    part1 = cuda.shared.array((SLICES, COLS), float32)
+    part2 = cuda.shared.array((SLICES, COLS), float32)
+    dg = float32(0.0)
+    db = float32(0.0)
+    if col < C:
+        for r in range(ty, N, SLICES):
+            d = dout[r, col]
+            dg += d * ((inp[r, col] - mean[r]) * rstd[r])
+            db += d
+    part1[ty, tx] = dg
+    part2[ty, tx] = db
+    cuda.syncthreads()
+    s = SLICES // 2
+    while s > 0:
+        if ty < s:
+            part1[ty, tx] += part1[ty + s, tx]
+            part2[ty, tx] += part2[ty + s, tx]
+        cuda.syncthreads()
+        s //= 2
+    if ty == 0 and col < C:
+        dgamma[col] += part1[0, tx]
+        dbeta[col] += part2[0, tx]
+
+
+def forward(inp, gamma, beta, out, mean, rstd, eps=EPS):
+    """Launches of out = layernorm(inp); writes out, mean, rstd. One kernel is the production path too."""
+    N, C = inp.shape
+    return [k_layernorm_fwd[N, NT].bind(inp, gamma, beta, out, mean, rstd, C, np.float32(eps))]
+
+
+def backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
+    """Launches that add to dinp, dgamma and dbeta: rows, then columns."""
+    N, C = inp.shape
+    return [
+        k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C),
+        k_layernorm_dparam[cdiv(C, COLS), (COLS, SLICES)].bind(inp, mean, rstd, dout, dgamma, dbeta, N, C),
+    ]
+
+
+def named_backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
+    """One launch of k_layernorm_bwd, which adds to dinp, dgamma and dbeta."""
+    N, C = inp.shape
+    launch = k_layernorm_bwd[N + cdiv(C, NT), NT]
+    return [launch.bind(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, N, C)]
+
+
+PAIR = Pair(
+    "layernorm",
+    k_layernorm_fwd,
+    k_layernorm_bwd,
+    forward,
+    backward,
+    named_forward=forward,
+    named_backward=named_backward,
+    saved=("inp", "mean", "rstd"),
+    folds=("ln1", "ln2", "ln_f"),
+)
+FINE = (PAIR.fine("ln1"), PAIR.fine("ln2"), PAIR.fine("ln_f"))
