@@ -1,0 +1,207 @@
+"""The loss curve as a picture: matplotlib's Agg canvas without pyplot, so it works in any thread and without a display.
+
+A frame has two parts. Axes, labels and everything that changes seldom are drawn once and kept as pixels; the curves are
+drawn over a copy of those pixels. A new frame thus costs a few milliseconds; a whole redraw is needed when a limit
+moves. Long curves are cut to the smallest and the largest value of each pixel column: cost does not grow with the run.
+"""
+
+import io
+import math
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from PIL import Image
+
+from andrea_lab.view.history import History, envelope
+
+# Okabe and Ito's palette, told apart by readers with any common form of colour blindness.
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
+SOURCE_COLOURS = (SKY, ORANGE, GREEN, PURPLE, RED, "#999933", "#882255", "#44AA99")
+INK, FAINT, GRID = "#222222", "#9a9a9a", "#e6e6e6"
+WIDTH, HEIGHT, DPI = 900, 450, 100
+COLUMNS = 800
+
+
+class Curve:
+    """Draws a `History` at a fixed size of WIDTH x HEIGHT pixels.
+
+    vocab: size of the vocabulary, for the line at ln V (None: no line). steps: planned length of the run, which fixes
+    the horizontal axis (None: the axis grows with the run).
+    """
+
+    def __init__(self, vocab: int | None = None, steps: int | None = None):
+        self.vocab, self.steps = vocab, steps
+        self.key = None
+        figure = self.figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, facecolor="white")
+        self.canvas = FigureCanvasAgg(figure)
+        self.top = figure.add_axes((0.075, 0.39, 0.9, 0.53))
+        self.low = figure.add_axes((0.075, 0.115, 0.9, 0.2), sharex=self.top)
+        self.moving = self._artists()
+
+    def _artists(self):
+        """The artists of every frame, by name; drawn over the kept pixels, in this order."""
+        top, low = self.top, self.low
+        made = {"old": top.plot([], [], "x", color=FAINT, ms=4)[0]}
+        made["raw"] = top.plot([], [], "-", color=FAINT, lw=0.9)[0]
+        for n, colour in enumerate(SOURCE_COLOURS):
+            made[f"source{n}"] = top.plot([], [], "o", color=colour, ms=3.6, mew=0)[0]
+        made["smooth"] = top.plot([], [], "-", color=BLUE, lw=2.0)[0]
+        made["above"] = top.plot([], [], "^", color=RED, ms=6, clip_on=False)[0]
+        made["bad"] = top.plot([], [], "X", color=RED, ms=7, mec="white", mew=0.6, clip_on=False)[0]
+        made["norm"] = low.plot([], [], "-", color=GREEN, lw=1.0)[0]
+        made["line"] = self.figure.text(0.075, 0.945, "", color=INK, fontsize=9.5, va="bottom")
+        made["note"] = self.figure.text(0.975, 0.022, "", color="#A84A00", fontsize=9, va="baseline", ha="right")
+        for artist in made.values():
+            artist.set_animated(True)
+        return made
+
+    def png(self, history: History, line: str = "", fast: bool = False) -> bytes:
+        """A frame as PNG bytes. `line` is the text above the curve; `fast` trades size for time."""
+        self.draw(history, line)
+        return encode(self.canvas, fast)
+
+    def draw(self, history: History, line: str = ""):
+        steps, loss, norm = history.steps(), history.values("loss"), history.values("grad_norm")
+        key = self._limits(history, steps, loss, norm)
+        if key != self.key:
+            self._still(history, key)
+        self.canvas.restore_region(self.pixels)
+        self._curves(history, steps, loss, norm)
+        self.moving["line"].set_text(line)
+        for name, artist in self.moving.items():
+            owner = self.low if name == "norm" else self.figure if name in ("line", "note") else self.top
+            owner.draw_artist(artist)
+
+    def _limits(self, history, steps, loss, norm):
+        """Everything the kept pixels depend on, in coarse units, so that it changes seldom."""
+        last = int(steps[-1]) if len(steps) else 0
+        right = self.steps if self.steps and last <= self.steps else _ceiling(last)
+        finite = loss[np.isfinite(loss)]
+        uniform = math.log(self.vocab) if self.vocab else None
+        floor, usual, top = 0.0, uniform or 1.0, 0.0
+        if len(finite):
+            quarter, three = np.quantile(finite, (0.25, 0.75))
+            fence = three + 3.0 * (three - quarter) + 0.5  # what lies beyond is a spike, and may leave the frame
+            floor, top = float(finite.min()), float(finite.max())
+            usual = max(float(finite[finite <= fence].max()), uniform or 0.0)
+        peak = max(usual, min(top, usual + 1.5 * (usual - floor) + 0.5))
+        span = 0.25 if peak - floor < 2 else 0.5
+        bottom = max(0.0, span * math.floor((floor - 0.1) / span))
+        good = norm[np.isfinite(norm) & (norm > 0)]
+        decades = (math.floor(math.log10(good.min())), math.ceil(math.log10(good.max()))) if len(good) else (-1, 1)
+        decades = (decades[0], max(decades[1], decades[0] + 1))
+        frame = bottom, span * math.ceil((peak + 0.1) / span)
+        return right, frame, decades, len(history.sources), len(history.resumes())
+
+    def _still(self, history, key):
+        """Draw axes, grid, labels and the ln V line, and keep the pixels."""
+        right, loss_range, decades, _, _ = self.key = key
+        for axes in (self.top, self.low):
+            for artist in [*axes.texts, *[a for a in axes.lines if not a.get_animated()]]:
+                artist.remove()
+            axes.grid(color=GRID, lw=0.8)
+            axes.set_axisbelow(True)
+            axes.tick_params(labelsize=8.5, colors=INK, length=3)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+            for step in history.resumes():
+                axes.axvline(step, color=INK, lw=0.8, ls=(0, (1, 2)))
+        top, low = self.top, self.low
+        top.set_xlim(0, right)
+        top.set_ylim(*loss_range)
+        top.xaxis.set_major_locator(MaxNLocator(9, integer=True))
+        top.tick_params(labelbottom=False)
+        top.set_ylabel("loss (nats per token)", fontsize=9, color=INK)
+        for step in history.resumes()[:6]:
+            top.annotate("resumed", (step, loss_range[0]), (3, 3), textcoords="offset points", fontsize=7.5, color=INK)
+        if self.vocab:
+            top.axhline(math.log(self.vocab), color=INK, lw=1, ls=(0, (4, 3)))
+            text = f"ln V = {math.log(self.vocab):.2f}, a uniform guess over V = {self.vocab}"
+            place = {"xytext": (-2, 3), "textcoords": "offset points", "ha": "right", "fontsize": 8.5, "color": INK}
+            top.annotate(text, (right, math.log(self.vocab)), **place)
+        low.set_yscale("log")
+        low.set_ylim(10.0 ** decades[0], 10.0 ** decades[1])
+        low.yaxis.set_major_locator(LogLocator(numticks=4))
+        low.yaxis.set_minor_formatter(NullFormatter())
+        low.set_xlabel("step (one optimiser update)", fontsize=9, color=INK, loc="left")
+        low.set_ylabel("grad norm", fontsize=9, color=INK)
+        for axes in (top, low):
+            axes.yaxis.set_label_coords(-0.052, 0.5)
+        self._legend(history)
+        self.canvas.draw()
+        self.pixels = self.canvas.copy_from_bbox(self.figure.bbox)
+
+    def _legend(self, history):
+        handles, names = [self.moving["smooth"]], ["smoothed"]
+        if len(history.sources) <= len(SOURCE_COLOURS):
+            handles += [self.moving[f"source{n}"] for n in range(len(history.sources))]
+            names += history.sources
+        self.figure.legends.clear()
+        place = {"loc": "lower left", "bbox_to_anchor": (0.066, 0.312), "ncols": len(names), "frameon": False}
+        self.figure.legend(handles, names, fontsize=8, handletextpad=0.3, columnspacing=1.1, handlelength=1.2, **place)
+
+    def _curves(self, history, steps, loss, norm):
+        moving, (right, (bottom, ceiling), _, _, _) = self.moving, self.key
+        self._zigzag(moving["raw"], steps, loss, right)
+        shown = len(history.sources) if len(steps) <= COLUMNS and len(history.sources) <= len(SOURCE_COLOURS) else 0
+        moving["raw"].set_alpha(0.45 if shown else 1.0)
+        ids = history.source_ids()
+        for n in range(len(SOURCE_COLOURS)):
+            of = ids == n if n < shown else slice(0)
+            moving[f"source{n}"].set_data(steps[of], loss[of])
+        x, low, high = envelope(steps, history.smoothed(), 0, right, COLUMNS)
+        moving["smooth"].set_data(x, (low + high) / 2)
+        old = history.replaced[-2000:]
+        moving["old"].set_data([step for step, _ in old], [value for _, value in old])
+        above = np.isfinite(loss) & (loss > ceiling)
+        moving["above"].set_data(*_thin(steps[above], ceiling))
+        bad = ~np.isfinite(loss)
+        moving["bad"].set_data(*_thin(steps[bad], bottom))
+        moving["note"].set_text(_note(steps, loss, above, bad))
+        self._zigzag(moving["norm"], steps, np.where(norm > 0, norm, np.nan), right)
+
+    @staticmethod
+    def _zigzag(artist, steps, values, right):
+        if len(steps) <= COLUMNS:
+            artist.set_data(steps, np.where(np.isfinite(values), values, np.nan))
+            return
+        x, low, high = envelope(steps, values, 0, right, COLUMNS)
+        artist.set_data(np.repeat(x, 2), np.stack([low, high], 1).ravel())
+
+
+def encode(canvas: FigureCanvasAgg, fast: bool = False) -> bytes:
+    """The pixels of a drawn canvas as PNG; a palette gives a third of the bytes of full colour for half the work."""
+    width, height = canvas.get_width_height()
+    image = Image.frombuffer("RGBA", (width, height), canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
+    out = io.BytesIO()
+    palette = image.quantize(128, method=Image.Quantize.FASTOCTREE)
+    palette.save(out, "PNG", **({"compress_level": 1} if fast else {"optimize": True}))
+    return out.getvalue()
+
+
+def _thin(steps, height):
+    """Marks at one height: no more than one a pixel column is worth drawing."""
+    steps = steps[:: max(1, len(steps) // 400)]
+    return steps, np.full(len(steps), height)
+
+
+def _note(steps, loss, above, bad) -> str:
+    notes = []
+    if above.any():
+        at = int(np.argmax(np.where(above, loss, -np.inf)))
+        notes.append(f"{above.sum()} above the frame, highest {loss[at]:.3g} at step {steps[at]}")
+    if bad.any():
+        notes.append(f"{bad.sum()} not finite, first at step {steps[np.argmax(bad)]}")
+    return "; ".join(notes)
+
+
+def _ceiling(step: int) -> int:
+    """The next of 20, 30, 50, 80 times a power of ten: an axis that grows in few jumps."""
+    unit = 1
+    while True:
+        for lead in (20, 30, 50, 80, 120):
+            if step <= lead * unit:
+                return lead * unit
+        unit *= 10
