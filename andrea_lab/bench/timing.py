@@ -1,0 +1,55 @@
+"""Several ways to do one piece of work, timed fairly: by turns, in rounds, after each has proved its result."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from statistics import geometric_mean, median
+
+import numpy as np
+
+TURN = 0.01  # seconds: a shorter piece of work is repeated within its turn
+MOST = 50  # repetitions in a turn
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long one call takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def interleave(sides: dict[str, Callable[[], object]], rounds: int, pause: float = 0.05) -> dict[str, float]:
+    """The median time of each side, ms. Every round visits all sides, odd rounds in reverse order.
+
+    A turn is a pause (threads of the side before stop spinning), one call that does not count, then calls for about TURN
+    seconds, whose median is the turn's time.
+    """
+    repeats = {name: max(1, min(MOST, round(TURN / max(seconds(work), 1e-6)))) for name, work in sides.items()}
+    turns: dict[str, list[float]] = {name: [] for name in sides}
+    gc.collect()
+    gc.disable()
+    try:
+        for r in range(rounds):
+            for name in list(sides) if r % 2 == 0 else reversed(sides):
+                time.sleep(pause)
+                sides[name]()
+                turns[name].append(median(seconds(sides[name]) for _ in range(repeats[name])))
+    finally:
+        gc.enable()
+    return {name: median(times) * 1e3 for name, times in turns.items()}
+
+
+def relative_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
+    """The largest ||a - b|| / ||b|| over pairs of arrays; NaN when a result is not finite."""
+    errors = [0.0]
+    for a, b in zip(found, expected, strict=True):
+        size = np.linalg.norm(b)
+        errors.append(float(np.linalg.norm(a - b) / size) if size else float(np.abs(a).max()))
+    return float("nan") if any(np.isnan(errors)) else max(errors)
+
+
+def mean_ratio(ratios: list[float]) -> float:
+    """The geometric mean: half as fast and twice as fast cancel out."""
+    return geometric_mean(ratios)
