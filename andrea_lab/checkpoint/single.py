@@ -80,7 +80,7 @@ def read_header(path: Path) -> tuple[int, int]:
 
 
 def read_into(path: Path, w: np.ndarray, m: np.ndarray, v: np.ndarray) -> int:
-    """Fill three (n,) float32 arrays from the file and return its step. Raises CheckpointError before any byte is copied."""
+    """Fill three (n,) float32 arrays from the file and return its step. Raises CheckpointError, arrays untouched."""
     with _open(path) as file:
         step, n = _header(path, file)
         if not w.size == m.size == v.size == n:

@@ -1,0 +1,59 @@
+"""`andrea memory`: the memory plan of a configuration."""
+
+from typing import Annotated
+
+import typer
+
+from andrea_lab.commands.show import as_json, out, sizes, table
+
+
+def memory(
+    config: Annotated[str, typer.Argument(metavar="CONFIG", help="A preset such as ANDREA-12M, or FILE.json.")],
+    batch: Annotated[int | None, typer.Option(min=1, help="Rows of one microbatch, B. Default: the config's.")] = None,
+    context: Annotated[int | None, typer.Option(min=1, help="Tokens of a row, T. Default: the config's.")] = None,
+    precision: Annotated[str, typer.Option(help="float32, what training allocates; float16 asks what if.")] = "float32",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Print every byte that training will allocate, by role, before it does.
+
+    Weights, gradients and AdamW's m and v depend on the model alone; what forward saves for backward grows with batch
+    times context. The plan is what the engine allocates, not an estimate. Below it: common claims about the memory of
+    these models, checked.
+    """
+    from andrea_lab import paths
+    from andrea_lab.model.claims import claims
+    from andrea_lab.model.config import ConfigError, load_config
+    from andrea_lab.model.memory import ROLES, plan
+
+    loaded = load_config(config, paths.experiments_dir())
+    if precision not in ("float32", "float16"):
+        raise ConfigError(f"--precision: found {precision!r}, expected float32 or float16")
+    loaded = loaded.with_train(batch=batch, context=context)
+    made = plan(loaded.model, loaded.train.batch, loaded.train.context, precision)
+    roles = made.by_role() | {"padding": made.padding}
+    if json:
+        checked = [vars(claim) for claim in claims()]
+        as_json(
+            {"config": loaded.name, "n_params": made.n_params, "batch": made.batch, "context": made.context}
+            | {"precision": precision, "total_bytes": made.total, "bytes_by_role": roles, "saved_bytes": made.saved()}
+            | {"weight_file_bytes": 8 + 12 * made.n_params, "claims": checked}
+        )
+        return
+    title = f"{loaded.name}: {made.n_params:,} parameters, B = {made.batch}, T = {made.context}, {precision}"
+    shown = table(title, "role", ">MB", ">MiB", "what it is")
+    for role, nbytes in roles.items():
+        shown.add_row(role, *sizes(nbytes), ROLES.get(role, "to start every array at a multiple of 64 bytes"))
+        if role == "saved":
+            for kind, part in made.saved().items():
+                shown.add_row(f"  {kind}", *sizes(part), "")
+    shown.add_row("total", *sizes(made.total), f"{made.total / (4 * made.n_params):.1f} times the float32 weights")
+    out.print(shown)
+    file = table("\non disk", "file", ">MB", ">MiB", "what it is")
+    file.add_row("step_NNNNNN.bin", *sizes(8 + 12 * made.n_params), "8 + 12 n bytes: step, n, weights, m, v")
+    out.print(file)
+    said = table(
+        "\nwhat is said, and what the shapes say (12M and 120M, B = 8, T = 1024)", "about", "says", "", "found"
+    )
+    for claim in claims():
+        said.add_row(claim.about, claim.says, "holds" if claim.holds else "wrong", claim.found)
+    out.print(said)

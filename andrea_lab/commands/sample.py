@@ -1,0 +1,46 @@
+"""`andrea sample`: text from a trained run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from andrea_lab.commands.show import Target, as_json
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory, as andrea train leaves it.")],
+    prompt: Annotated[str, typer.Option(help="Text to go on from.")] = "",
+    tokens: Annotated[int, typer.Option(min=0, help="How many tokens to add.")] = 200,
+    seed: Annotated[int, typer.Option(help="Another seed draws another text; the same seed the same.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest token; 1 draws as learned.")] = 0.8,
+    step: Annotated[int | None, typer.Option(min=0, help="Use step_NNNNNN.bin of this step. Default: newest.")] = None,
+    target: Annotated[Target | None, typer.Option(help="Where kernels run. Default: ANDREA_TARGET, or auto.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. Default: ANDREA_THREADS, or all.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Let a trained model write.
+
+    Each token is drawn from the model's own scores: divided by the temperature, then through a softmax. Try
+    --temperature 0.2, then 1.5, to see what that number does.
+    """
+    import hashlib
+
+    from andrea_lab.engine.engine import engine
+    from andrea_lab.model.config import load_config
+    from andrea_lab.run.directory import RunDirectory, RunError
+
+    found = RunDirectory.open(run)
+    file = found.newest_weights() if step is None else found.weights(step)
+    if not file.is_file():
+        raise RunError(f"{file}: found no such file, expected the weights of step {step}")
+    config = load_config(found.config)
+    options = {"weights": file, "target": target and str(target), "threads": threads}
+    with engine(config, **options) as made:
+        text = made.sample({"prompt": prompt, "tokens": tokens, "temperature": temperature, "seed": seed})["text"]
+        at = made.done
+    if json:
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        as_json({"run": found.name, "step": at, "prompt": prompt, "text": text, "sha256": digest})
+    else:
+        print(prompt + text)

@@ -1,0 +1,45 @@
+"""What the commands share: tables, sizes, JSON, and the value types of their options."""
+
+import json
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+out = Console(highlight=False, soft_wrap=True)
+
+
+class Target(StrEnum):
+    """Where kernels run."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+def choose(target: Target | None) -> None:
+    """Make a target the one in use; None leaves ANDREA_TARGET or the default. Raises KernelError."""
+    from kernels.target import use
+
+    if target is not None:
+        use(str(target))
+
+
+def as_json(value: Any) -> None:
+    """Print a value as JSON, the form for scripts."""
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def table(title: str, *columns: str) -> Table:
+    """An empty table; a column whose name begins with > is flushed right."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        right = column.startswith(">")
+        made.add_column(column.removeprefix(">"), justify="right" if right else "left", overflow="fold")
+    return made
+
+
+def sizes(nbytes: int) -> tuple[str, str]:
+    """A number of bytes in MB (10^6) and in MiB (2^20)."""
+    return f"{nbytes / 10**6:,.2f}", f"{nbytes / 2**20:,.2f}"

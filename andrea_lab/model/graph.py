@@ -1,0 +1,100 @@
+"""Forward and backward of the whole model as two ordered lists of launches over one arena.
+
+The lists are built once and run every microbatch. Only the production paths of the pairs are used.
+
+The gradient of the residual stream lives in one buffer, dx, from the loss down to the embedding. A sum hands its
+gradient to both sides unchanged, so the straight side needs no launch at all: dx stays where it is, the branch reads
+it, and the layer norm at the branch's start adds (`+=`) what came back. All other activation gradients are reused from
+layer to layer; as every pair adds into them, a launch zeroes them before each use.
+"""
+
+from typing import Any
+
+from andrea_lab.model.config import ModelConfig
+from andrea_lab.model.layout import layout
+from andrea_lab.model.memory import Arena, activations
+from kernels import clip, reduce
+from kernels.pairs import FINE, PAIRS
+
+
+class Graph:
+    """Launches for `batch` rows of `context` tokens, at most what the arena was planned for.
+
+    `forward` ends with the losses of all rows and their sum in `loss_sum`; `backward` follows it and adds the gradient
+    of that sum to the gradient vector; `scores` is forward up to the logits, without targets.
+    """
+
+    def __init__(self, model: ModelConfig, arena: Arena, batch: int, context: int):
+        self.model, self.arena = model, arena
+        shapes = {name: shape for name, _, shape, _ in activations(model, batch, context)}
+        self.arrays = {name: arena.view(name, shape) for name, shape in shapes.items()}
+        table = layout(model)
+        self.weights = table.views(arena.view("weights"))
+        self.gradients = table.views(arena.view("gradients"))
+        self.head = "wte" if model.tie_embeddings else "lm_head"
+
+    def stream(self, layer: int) -> Any:
+        """The residual stream (N, C) after a layer; layer -1 is the embedding."""
+        return self.arrays["x" if layer < 0 else f"layer{layer}.x"]
+
+    def _layer(self, i: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Activations, weights and gradients of a layer by their short names."""
+        prefix = f"layer{i}."
+        groups = (self.arrays, self.weights, self.gradients)
+        return tuple({k.removeprefix(prefix): v for k, v in group.items() if k.startswith(prefix)} for group in groups)
+
+    def _trunk(self) -> list:
+        """embed; for each layer x += attention(LN(x)), x += mlp(LN(x)); the last LN into hf."""
+        a, w = self.arrays, self.weights
+        out = PAIRS["embed"].forward(a["tokens"], w["wte"], w["wpe"], a["x"])
+        norm, add = PAIRS["layernorm"].forward, PAIRS["residual"].forward
+        for i in range(self.model.layers):
+            s, p, _ = self._layer(i)
+            x = self.stream(i - 1)
+            out += norm(x, p["ln1.gamma"], p["ln1.beta"], s["h1"], s["ln1.mean"], s["ln1.rstd"])
+            out += PAIRS["attn_qkv"].forward(s["h1"], p["W_Q"], p["W_K"], p["W_V"], s["q"], s["k"], s["v"])
+            out += PAIRS["attn"].forward(s["q"], s["k"], s["v"], s["att"], s["lse"])
+            out += PAIRS["attn_out"].forward(s["att"], p["W_O"], a["branch"])
+            out += add(x, a["branch"], s["mid"])
+            out += norm(s["mid"], p["ln2.gamma"], p["ln2.beta"], s["h2"], s["ln2.mean"], s["ln2.rstd"])
+            out += PAIRS["mlp"].forward(s["h2"], p["W_1"], p["W_2"], s["pre"], s["act"], a["branch"])
+            out += add(s["mid"], a["branch"], s["x"])
+        x = self.stream(self.model.layers - 1)
+        return out + norm(x, w["ln_f.gamma"], w["ln_f.beta"], a["hf"], a["ln_f.mean"], a["ln_f.rstd"])
+
+    def forward(self) -> list:
+        """The trunk, the losses of all rows, their sum."""
+        a, head = self.arrays, self.weights[self.head]
+        out = self._trunk()
+        out += PAIRS["loss"].forward(a["hf"], head, a["targets"], a["logits"], a["lse"], a["losses"])
+        return out + reduce.sum(a["losses"], a["loss_sum"])
+
+    def scores(self) -> list:
+        """The trunk and the logits (N, V) of every position."""
+        return self._trunk() + FINE["head"].forward(self.arrays["hf"], self.weights[self.head], self.arrays["logits"])
+
+    def backward(self) -> list:
+        """The pairs in reverse order. The first gradient is that of the sum of the losses: dlosses = 1."""
+        a, w, g = self.arrays, self.weights, self.gradients
+        norm = PAIRS["layernorm"].backward
+        out = clip.zero(self.arena.span("dx", "dh"))
+        loss = (a["hf"], w[self.head], a["targets"], a["logits"], a["lse"], a["dlosses"])
+        out += PAIRS["loss"].backward(*loss, a["logits"], a["dh"], g[self.head])  # logits become their own gradient
+        last = (self.stream(self.model.layers - 1), w["ln_f.gamma"], a["ln_f.mean"], a["ln_f.rstd"])
+        out += norm(*last, a["dh"], a["dx"], g["ln_f.gamma"], g["ln_f.beta"])
+        for i in reversed(range(self.model.layers)):
+            s, p, d = self._layer(i)
+            out += clip.zero(self.arena.span("dh", "dh"))
+            mlp = (s["h2"], p["W_1"], p["W_2"], s["pre"], s["act"])
+            out += PAIRS["mlp"].backward(*mlp, a["dx"], a["dpre"], a["dh"], d["W_1"], d["W_2"])
+            ln2 = (s["mid"], p["ln2.gamma"], s["ln2.mean"], s["ln2.rstd"])
+            out += norm(*ln2, a["dh"], a["dx"], d["ln2.gamma"], d["ln2.beta"])
+            out += clip.zero(self.arena.span("dh", "dv"))
+            out += PAIRS["attn_out"].backward(s["att"], p["W_O"], a["dx"], a["datt"], d["W_O"])
+            dqkv = (a["dq"], a["dk"], a["dv"])
+            out += PAIRS["attn"].backward(s["q"], s["k"], s["v"], s["att"], s["lse"], a["datt"], *dqkv)
+            qkv = (s["h1"], p["W_Q"], p["W_K"], p["W_V"])
+            out += PAIRS["attn_qkv"].backward(*qkv, *dqkv, a["dh"], d["W_Q"], d["W_K"], d["W_V"])
+            ln1 = (self.stream(i - 1), p["ln1.gamma"], s["ln1.mean"], s["ln1.rstd"])
+            out += norm(*ln1, a["dh"], a["dx"], d["ln1.gamma"], d["ln1.beta"])
+        return out + PAIRS["embed"].backward(a["tokens"], a["dx"], g["wte"], g["wpe"])
