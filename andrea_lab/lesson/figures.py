@@ -1,0 +1,55 @@
+"""Figures of the notebooks: one style, a fixed size in pixels, and a sentence for those who cannot see the picture."""
+
+import matplotlib
+from cycler import cycler
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, encode
+
+DPI = 110
+STYLE = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY]),
+    "grid.color": GRID,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def figure(rows: int = 1, cols: int = 1, *, width: float = 7.6, height: float = 2.6, **subplots):
+    """A figure of width x height inches at DPI, and its axes: one, or an array as matplotlib's `subplots` gives it."""
+    with matplotlib.rc_context(STYLE):
+        made = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+        FigureCanvasAgg(made)
+        return made, made.subplots(rows, cols, **subplots)
+
+
+class Picture:
+    """A drawn figure as a notebook shows it: PNG bytes, and `words` in place of the picture."""
+
+    def __init__(self, png: bytes, words: str):
+        self.png, self.words = png, words
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def __repr__(self) -> str:
+        return f"[{self.words}]"
+
+
+def picture(drawn: Figure, words: str) -> Picture:
+    """Draw a figure. `words` say in a sentence what it shows."""
+    with matplotlib.rc_context(STYLE):
+        drawn.canvas.draw()
+    return Picture(encode(drawn.canvas), words)

@@ -1,0 +1,27 @@
+"""Small things around a lesson's run: a folder that is always new, and text that is safe to print."""
+
+from pathlib import Path
+
+from andrea_lab.paths import runs_dir
+
+
+def fresh_run(name: str) -> Path:
+    """A run directory called `name` that does not exist yet, in a new folder of its own under the runs' folder.
+
+    Run a notebook twice and there are two runs; the log and whatever else is named after the run keep their names.
+    """
+    number = 1
+    while True:
+        parent = runs_dir() / f"lesson-{number:03d}"
+        try:
+            parent.mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return parent / name
+
+
+def readable(text: str, width: int = 92) -> str:
+    """`text` in lines of `width` characters; what would not print as one visible ASCII character shows as a dot."""
+    shown = "".join(c if " " <= c <= "~" else "·" for c in text.replace("\n", " / "))
+    return "\n".join(shown[at : at + width] for at in range(0, len(shown), width))
