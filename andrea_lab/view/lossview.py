@@ -85,12 +85,13 @@ class LossView:
         return len(entries) + restarted
 
     def _ask_config(self):
+        """Vocabulary and length from the run's config.json; a config that does not say leaves them out."""
         try:
             config = json.loads((self.run_dir / "config.json").read_text())
-        except (OSError, ValueError):
+            self.curve.vocab = self.curve.vocab or int(config["model"]["vocab"])
+            self.curve.steps = self.curve.steps or int(config["train"]["steps"])
+        except (OSError, ValueError, KeyError, TypeError):
             return
-        self.curve.vocab = self.curve.vocab or _find(config, ("vocab", "vocab_size"))
-        self.curve.steps = self.curve.steps or _find(config, ("steps",))
 
     def snapshot(self) -> bytes:
         """The whole history as a PNG of WIDTH x HEIGHT pixels; the same log gives the same bytes."""
@@ -150,12 +151,3 @@ class LossView:
         if view in live:
             bundle[view] = live[view]
         return bundle
-
-
-def _find(config, names) -> int | None:
-    """The first whole number under one of `names`, at the top of a config or one level down."""
-    for table in (config, *(value for value in config.values() if isinstance(value, dict))):
-        for name in names:
-            if isinstance(table.get(name), int):
-                return table[name]
-    return None

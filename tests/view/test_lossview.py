@@ -186,7 +186,7 @@ def test_the_uniform_guess_is_drawn_at_ln_v(run):
 
 
 def test_vocabulary_and_length_come_from_the_run_config(run):
-    (run / "config.json").write_text(json.dumps({"model": {"vocab": 300}, "steps": 41}))
+    (run / "config.json").write_text(json.dumps({"model": {"vocab": 300}, "train": {"steps": 41}}))
     view = LossView(run)
     view.snapshot()
     assert (view.curve.vocab, view.curve.steps) == (300, 41)
