@@ -253,4 +253,5 @@ PAIR = Pair(
     saved=("inp", "mean", "rstd"),
     folds=("ln1", "ln2", "ln_f"),
 )
+PAIRS = (PAIR,)
 FINE = (PAIR.fine("ln1"), PAIR.fine("ln2"), PAIR.fine("ln_f"))

@@ -106,6 +106,7 @@ class Pair:
     fwd, bwd: the named kernels, each launched once by named_forward / named_backward.
     forward, backward: the production path, functions that return a list of launches.
     saved: names of what forward leaves for backward. folds: names of the fine pairs this pair is made of.
+    A file of operations ends with PAIRS, its named pairs, and FINE, its fine ones; `pairs.py` gathers them.
     """
 
     name: str

@@ -1,0 +1,258 @@
+"""Token and position embedding: k_embed_fwd, k_embed_bwd, and the two fine pairs token and position."""
+
+import numpy as np
+from numba import cuda, float32
+
+from kernels.registry import ANY_BLOCK, Pair, cdiv, register, tokens, wave
+from kernels.target import current, kernel
+
+NT = 128
+COLS = 64  # columns of a block that walks all rows
+SLICES = 16  # on a GPU, groups of token ids that walk the rows side by side
+
+V_, B_, T_, C_ = 7, 3, 11, 40  # sizes of the examples: every token repeats
+
+
+def _example_embed_fwd(block):
+    N = B_ * T_
+    return N, (tokens(B_, T_, vocab=V_), wave(V_, C_), wave(T_ + 2, C_, seed=2), np.zeros((N, C_), np.float32), T_, C_)
+
+
+@register(ANY_BLOCK, _example_embed_fwd)
+@kernel
+def k_embed_fwd(tokens, wte, wpe, out, T, C):
+    """out[n] = wte[token of row n] + wpe[n mod T].
+
+    Shapes: tokens (B, T) int32; wte (V, C); wpe (context, C), context >= T; out (B*T, C).
+    Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
+    Shared: none.
+    Per element: 2 reads + 1 write; the token once a row.
+    Saves: nothing new; backward needs the tokens.
+    """
+    row = cuda.blockIdx.x
+    t = row % T
+    token = tokens[row // T, t]
+    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
+        out[row, j] = wte[token, j] + wpe[t, j]
+
+
+def _example_embed_bwd(block):
+    args = (tokens(B_, T_, vocab=V_), wave(B_ * T_, C_, seed=3), wave(V_, C_, seed=4), wave(T_ + 2, C_, seed=5))
+    return cdiv(C_, block), (*args, B_, T_, C_)
+
+
+@register(ANY_BLOCK, _example_embed_bwd)
+@kernel
+def k_embed_bwd(tokens, dout, dwte, dwpe, B, T, C):
+    """dwte[token of row n] += dout[n]; dwpe[n mod T] += dout[n].
+
+    Shapes: tokens (B, T) int32; dout (B*T, C); dwte (V, C); dwpe (context, C).
+    Threads: thread j owns column j of both tables and walks the rows in order.
+    Shared: none.
+    Per element of dout: 3 reads + 2 writes.
+    Uses the tokens; an embedding has no other input, so there is no dinp.
+    Against one thread per element: two rows with one token would add to the same place, in an order nobody fixes.
+    """
+    j = cuda.grid(1)
+    if j < C:
+        for b in range(B):
+            for t in range(T):
+                d = dout[b * T + t, j]
+                dwte[tokens[b, t], j] += d
+                dwpe[t, j] += d
+
+
+# ---------------------------------------------------------------- fine pair: token
+
+
+def _example_token_fwd(block):
+    N = B_ * T_
+    return N, (tokens(B_, T_, vocab=V_), wave(V_, C_), np.zeros((N, C_), np.float32), T_, C_)
+
+
+@register(ANY_BLOCK, _example_token_fwd)
+@kernel
+def k_token_fwd(tokens, wte, out, T, C):
+    """out[n] = wte[token of row n]: a lookup, no arithmetic.
+
+    Shapes: tokens (B, T) int32; wte (V, C); out (B*T, C).
+    Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
+    Shared: none.
+    Per element: 1 read + 1 write.
+    Saves: nothing new; backward needs the tokens.
+    """
+    row = cuda.blockIdx.x
+    token = tokens[row // T, row % T]
+    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
+        out[row, j] = wte[token, j]
+
+
+def _example_token_bwd(block):
+    args = (tokens(B_, T_, vocab=V_), wave(B_ * T_, C_, seed=3), wave(V_, C_, seed=4))
+    return (cdiv(C_, block), 2), (*args, B_, T_, C_)
+
+
+@register(ANY_BLOCK, _example_token_bwd)
+@kernel
+def k_token_bwd(tokens, dout, dwte, B, T, C):
+    """dwte[token of row n] += dout[n].
+
+    Shapes: tokens (B, T) int32; dout (B*T, C); dwte (V, C).
+    Threads: grid (columns, slices): thread j of slice s owns column j of the table rows v with v mod slices = s, and
+    walks the rows of dout in order. Bits depend on neither.
+    Shared: none.
+    Per element of dout: 2 reads + 1 write; the tokens once a slice.
+    Uses the tokens.
+    Against k_embed_bwd: the table is cut into slices, so that a GPU has enough threads.
+    """
+    j = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+    if j < C:
+        for b in range(B):
+            for t in range(T):
+                token = tokens[b, t]
+                if token % cuda.gridDim.y == cuda.blockIdx.y:
+                    dwte[token, j] += dout[b * T + t, j]
+
+
+# ---------------------------------------------------------------- fine pair: position
+
+
+def _example_position_fwd(block):
+    N = B_ * T_
+    return N, (wave(N, C_), wave(T_ + 2, C_, seed=2), np.zeros((N, C_), np.float32), T_, C_)
+
+
+@register(ANY_BLOCK, _example_position_fwd)
+@kernel
+def k_position_fwd(inp, wpe, out, T, C):
+    """out[n] = inp[n] + wpe[n mod T].
+
+    Shapes: inp, out (B*T, C); wpe (context, C).
+    Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
+    Shared: none.
+    Per element: 2 reads + 1 write.
+    Saves: nothing.
+    """
+    row = cuda.blockIdx.x
+    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
+        out[row, j] = inp[row, j] + wpe[row % T, j]
+
+
+def _example_position_bwd(block):
+    N = B_ * T_
+    return T_, (wave(N, C_, seed=3), wave(N, C_, seed=4), wave(T_ + 2, C_, seed=5), B_, T_, C_)
+
+
+@register(ANY_BLOCK, _example_position_bwd)
+@kernel
+def k_position_bwd(dout, dinp, dwpe, B, T, C):
+    """dinp[n] += dout[n]; dwpe[t] += sum over the B rows at position t.
+
+    Shapes: dout, dinp (B*T, C); dwpe (context, C).
+    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in order.
+    Shared: none.
+    Per element: 2 reads + 1 write.
+    """
+    t = cuda.blockIdx.x
+    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
+        acc = float32(0.0)
+        for b in range(B):
+            d = dout[b * T + t, j]
+            dinp[b * T + t, j] += d
+            acc += d
+        dwpe[t, j] += acc
+
+
+def _example_position_dweight(block):
+    return T_, (wave(B_ * T_, C_, seed=3), wave(T_ + 2, C_, seed=5), B_, T_, C_)
+
+
+@register(ANY_BLOCK, _example_position_dweight)
+@kernel
+def k_position_dweight(dout, dwpe, B, T, C):
+    """dwpe[t] += sum over the B rows at position t: k_position_bwd where nobody needs dinp.
+
+    Shapes: dout (B*T, C); dwpe (context, C).
+    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in order.
+    Shared: none.
+    Per element: 1 read.
+    """
+    t = cuda.blockIdx.x
+    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
+        acc = float32(0.0)
+        for b in range(B):
+            acc += dout[b * T + t, j]
+        dwpe[t, j] += acc
+
+
+# ---------------------------------------------------------------- launches
+
+
+def forward(tokens, wte, wpe, out):
+    """One launch: out (B*T, C) = wte[tokens] + wpe[positions]. One kernel is the production path too."""
+    (N, C), T = out.shape, tokens.shape[1]
+    return [k_embed_fwd[N, NT].bind(tokens, wte, wpe, out, T, C)]
+
+
+def backward(tokens, dout, dwte, dwpe):
+    """Launches that add to dwte and dwpe."""
+    (B, T), C = tokens.shape, dout.shape[1]
+    return [*token_backward(tokens, dout, dwte), k_position_dweight[T, NT].bind(dout, dwpe, B, T, C)]
+
+
+def named_backward(tokens, dout, dwte, dwpe):
+    """One launch of k_embed_bwd, which adds to dwte and dwpe."""
+    (B, T), C = tokens.shape, dout.shape[1]
+    return [k_embed_bwd[cdiv(C, COLS), COLS].bind(tokens, dout, dwte, dwpe, B, T, C)]
+
+
+def token_forward(tokens, wte, out):
+    """out (B*T, C) = wte[tokens]."""
+    (N, C), T = out.shape, tokens.shape[1]
+    return [k_token_fwd[N, NT].bind(tokens, wte, out, T, C)]
+
+
+def token_backward(tokens, dout, dwte):
+    """Adds to dwte."""
+    (B, T), C = tokens.shape, dout.shape[1]
+    slices = SLICES if current() == "cuda" else 1
+    return [k_token_bwd[(cdiv(C, COLS), slices), COLS].bind(tokens, dout, dwte, B, T, C)]
+
+
+def position_forward(inp, wpe, out, T):
+    """out (B*T, C) = inp + wpe[positions]; T is the length of a sequence."""
+    N, C = inp.shape
+    return [k_position_fwd[N, NT].bind(inp, wpe, out, T, C)]
+
+
+def position_backward(dout, dinp, dwpe, T):
+    """Adds to dinp and dwpe."""
+    N, C = dout.shape
+    return [k_position_bwd[T, NT].bind(dout, dinp, dwpe, N // T, T, C)]
+
+
+PAIRS = (
+    Pair(
+        "embed",
+        k_embed_fwd,
+        k_embed_bwd,
+        forward,
+        backward,
+        named_forward=forward,
+        named_backward=named_backward,
+        saved=("tokens",),
+        folds=("token", "position"),
+    ),
+)
+FINE = (
+    Pair("token", k_token_fwd, k_token_bwd, token_forward, token_backward, token_forward, token_backward, ("tokens",)),
+    Pair(
+        "position",
+        k_position_fwd,
+        k_position_bwd,
+        position_forward,
+        position_backward,
+        named_forward=position_forward,
+        named_backward=position_backward,
+    ),
+)
