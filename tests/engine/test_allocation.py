@@ -1,0 +1,76 @@
+"""A step allocates nothing: the heap, the addresses and the resident size stay as they are."""
+
+import gc
+import tracemalloc
+
+import numpy as np
+import psutil
+import pytest
+
+from tests.engine.tiny import config, engine, one
+
+WARM, STEPS = 6, 20
+
+
+def watch(made, plant=None) -> dict[str, int]:
+    """Peak and growth of the traced heap over 20 warm steps, and growth of the resident size, in bytes."""
+    for _ in range(WARM):
+        one(made)
+    gc.collect()
+    process = psutil.Process()
+    resident = process.memory_info().rss
+    tracemalloc.start()
+    try:
+        one(made)
+        gc.collect()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(STEPS):
+            one(made)
+            if plant is not None:
+                plant()
+        peak = tracemalloc.get_traced_memory()[1] - before
+        gc.collect()
+        growth = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    return {"peak": peak, "growth": growth, "resident": process.memory_info().rss - resident}
+
+
+def judge(found: dict[str, int]) -> None:
+    assert found["peak"] < 64 * 1024, found
+    assert found["growth"] < 4 * 1024, found
+    assert found["resident"] < 2**20, found
+
+
+def addresses(made) -> set[tuple[str, int]]:
+    arrays = made.graph.arrays | {f"w {k}": v for k, v in made.graph.weights.items()}
+    return {(name, array.ctypes.data) for name, array in arrays.items()}
+
+
+@pytest.fixture
+def made():
+    with_micro = engine(config(batch=4, microbatches=2, steps=100))
+    yield with_micro
+    with_micro.close()
+
+
+def test_twenty_warm_steps_allocate_nothing(made):
+    before = addresses(made)
+    judge(watch(made))
+    assert addresses(made) == before
+
+
+def test_the_watch_sees_a_planted_temporary(made):
+    def plant():
+        made.graph.arrays["x"] * np.float32(2.0)  # one activation-sized array, gone at once
+        np.zeros(64 * 1024, np.uint8)
+
+    with pytest.raises(AssertionError, match="peak"):
+        judge(watch(made, plant))
+
+
+def test_the_watch_sees_a_leak(made):
+    kept = []
+    with pytest.raises(AssertionError, match="growth"):
+        judge(watch(made, lambda: kept.append(np.zeros(512, np.uint8))))
