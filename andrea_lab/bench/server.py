@@ -9,7 +9,10 @@ import selectors
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+CHILDREN = Path(__file__).resolve().parent / "children"
 
 
 class BenchError(RuntimeError):
@@ -31,21 +34,28 @@ class Server:
         self.pid = self.process.pid
         self.rest = b""
 
-    def ask(self, do: str, timeout: float = 600.0, **fields) -> dict:
-        """The answer to one request. Raises BenchError when the child reports an error, dies or is silent too long."""
+    def ask(self, do: str, *, timeout: float = 600.0, progress: Callable[[str], None] | None = None, **fields) -> dict:
+        """The answer to one request; `progress` is told what the child reports on the way.
+
+        Raises BenchError when the child reports an error, dies, or is silent for `timeout` seconds.
+        """
         try:
             self.process.stdin.write(json.dumps({"do": do, **fields}).encode() + b"\n")
             self.process.stdin.flush()
         except OSError:
             raise BenchError(f"{self.name}: stopped before {do!r}: {self._last_words()}") from None
-        line = self._line(do, timeout)
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            raise BenchError(f"{self.name}: {do}: found {line[:60]!r}, expected one line of JSON") from None
-        if "error" in answer:
-            raise BenchError(f"{self.name}: {do}: {answer['error']}")
-        return answer
+        while True:
+            line = self._line(do, timeout)
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                raise BenchError(f"{self.name}: {do}: found {line[:60]!r}, expected one line of JSON") from None
+            if "error" in answer:
+                raise BenchError(f"{self.name}: {do}: {answer['error']}")
+            if "progress" not in answer:
+                return answer
+            if progress is not None:
+                progress(answer["progress"])
 
     def _line(self, do: str, timeout: float) -> bytes:
         end = time.monotonic() + timeout
@@ -85,6 +95,3 @@ class Server:
 
     def __exit__(self, *exc) -> None:
         self.close()
-
-
-CHILDREN = Path(__file__).resolve().parent / "children"

@@ -2,7 +2,8 @@
 
 Standard library only: a peer's interpreter runs this file too, and it need not have anything of ours installed.
 A request {"do": name, ...} calls handlers[name](**rest) and is answered by the dict that returns, or by
-{"error": "one line"}. Whatever libraries print goes to standard error, so it can not spoil an answer.
+{"error": "one line"}. Before it answers, a handler may `report` how far it is. Whatever libraries print goes to
+standard error, so it can not spoil an answer.
 """
 
 import json
@@ -10,9 +11,23 @@ import os
 import sys
 
 
+_answers = None
+
+
+def _send(answer):
+    _answers.write(json.dumps(answer) + "\n")
+    _answers.flush()
+
+
+def report(text):
+    """Tell the parent how far the work is; not an answer."""
+    _send({"progress": text})
+
+
 def serve(handlers):
     """Answer requests until {"do": "close"} or the end of the input."""
-    answers = os.fdopen(os.dup(1), "w")
+    global _answers
+    _answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         request = json.loads(line)
@@ -25,8 +40,7 @@ def serve(handlers):
             answer = handlers[name](**request) or {}
         except Exception as error:  # whatever it is, the parent must hear of it
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+        _send(answer)
 
 
 def peak_mib():
