@@ -4,8 +4,8 @@ Training. A source's training documents, each behind a boundary id, stand on a r
 the ring and an order, both drawn from (seed, source, epoch): it cuts the ring at that start into n = N // T windows
 that do not overlap and takes them in that order. Each window gives T tokens, and as targets the ids that follow them,
 so every id is a target once in an epoch, but for the N mod T < T ids before the start. Row r of draw d is window
-d * B + r of the endless row of epochs; so draws 0, 1, 2, ... go through the text without repeating any of it until all
-is used, at any B. The start moves from epoch to epoch, so that a word cut by a window's edge in one is whole in another.
+d * B + r of the endless row of epochs; so draws 0, 1, 2, ... go through the text without repeating any of it until
+all is used, at any B. The start moves from epoch to epoch: what a window's edge cuts in one is whole in another.
 
 The caller counts the draws of each source on its own. Every target is a real id; none is -1.
 """

@@ -30,7 +30,9 @@ class Built:
     packages: dict[str, str]
 
 
-def build(names: Iterable[str] | None = None, out_dir: str | Path | None = None, *, record: bool = False) -> list[Built]:
+def build(
+    names: Iterable[str] | None = None, out_dir: str | Path | None = None, *, record: bool = False
+) -> list[Built]:
     """Rebuild the named sources, or all, into `out_dir` (default: data/sources), a folder each.
 
     Needs apt-get, dpkg-deb and pip, and network access for these. Each text and licence must have the checksum that
@@ -41,7 +43,7 @@ def build(names: Iterable[str] | None = None, out_dir: str | Path | None = None,
     for name in names:
         if name not in RECIPES:
             raise TextError(f"source: found {name!r}, expected one of {', '.join(RECIPES)}")
-    target = paths.data_dir() / "sources" if out_dir is None else Path(out_dir)
+    target = paths.sources_dir() if out_dir is None else Path(out_dir)
     return [_build_one(RECIPES[name], target / name, record) for name in names]
 
 
@@ -193,4 +195,8 @@ def _wrong(path: Path, expected: dict) -> list[str]:
     except OSError as error:
         return [f"{path}: found {error.strerror}, expected a file"]
     found = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    return [f"{path}: found {key} {found[key]}, expected {expected.get(key)}" for key in found if found[key] != expected.get(key)]
+    return [
+        f"{path}: found {key} {value}, expected {expected.get(key)}"
+        for key, value in found.items()
+        if value != expected.get(key)
+    ]

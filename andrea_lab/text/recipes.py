@@ -140,7 +140,9 @@ def _shakespeare_notice(folder: Path) -> str:
 
 PARTS_OF_SPEECH = {"noun": "noun", "verb": "verb", "adj": "adjective", "adv": "adverb"}
 WORDNET_SHARE = 0.095
-CRUDE = re.compile(r"slur|vulgar|obscen|disparag|derogat|offensive (term|name|word|slang)|slang for|\bslang term|\bbitch")
+CRUDE = re.compile(
+    r"slur|vulgar|obscen|disparag|derogat|offensive (term|name|word|slang)|slang for|\bslang term|\bbitch"
+)
 
 
 def _wordnet(folder: Path) -> list[str]:
@@ -181,7 +183,8 @@ def _devils(folder: Path) -> list[str]:
         if not headword.startswith("00database"):
             spans.add((_base64(start), _base64(length)))
     entries = (text[start : start + length].strip("\n") for start, length in sorted(spans))
-    return [_devils_entry(entry) for entry in entries if not entry.startswith(DEVILS_LEFT_OUT)]
+    kept = (_devils_entry(entry) for entry in entries if not entry.startswith(DEVILS_LEFT_OUT))
+    return list(dict.fromkeys(kept))
 
 
 def _devils_text(folder: Path) -> str:
@@ -317,15 +320,16 @@ RECIPES = {
             "devils", "The Devil's Dictionary, by Ambrose Bierce", "wit", "an entry",
             "public domain (published in 1911)",
             "The entries alone, without the preface. Braces around cross-references are dropped, the poets' names are "
-            "set 8 columns in, and two entries that use a racial slur are left out.",
+            "set 8 columns in, two entries that stand there twice are kept once, and two that use a racial slur are "
+            "left out.",
             (Package("deb", "dict-devil"),), _devils, _devils_notice,
         ),
         Recipe(
             "docstrings", "Docstrings of Python 3.11's standard library", "technical prose", "a docstring",
             "PSF licence, version 2",
             "The docstrings alone, without the code: each is preceded by the name of what it documents, its "
-            "indentation and trailing blanks are removed, repeated ones are kept once, and test, example and internal modules are "
-            "left out.",
+            "indentation and trailing blanks are removed, repeated ones are kept once, and test, example and internal "
+            "modules are left out.",
             (Package("deb", "libpython3.11-minimal"), Package("deb", "libpython3.11-stdlib")),
             _docstrings, _docstrings_notice,
         ),

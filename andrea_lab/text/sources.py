@@ -53,8 +53,9 @@ class Source:
         count = len(self.documents)
         if count < 2:
             raise TextError(f"source {self.name}: found {count} document, expected two or more to hold one out")
-        order = sorted(range(count), key=lambda index: _hash(self.name, index))
-        below = sum(_hash(self.name, index) < HELD_OUT_SHARE * 2**64 for index in order)
+        hashes = [_hash(self.name, index) for index in range(count)]
+        order = sorted(range(count), key=hashes.__getitem__)
+        below = sum(value < HELD_OUT_SHARE * 2**64 for value in hashes)
         return frozenset(order[: min(max(below, 1), count - 1)])
 
     @property
@@ -129,10 +130,10 @@ def source(name: str) -> Source:
 def load_text_file(path: str | Path, context: int | None = None) -> Source:
     """Return a text file of the user's as a source named after the file.
 
-    Documents are taken at separator lines (see `andrea_lab.text.documents`); without any, the text is cut at empty lines
-    into pieces of about 1 KiB. A byte order mark is dropped and line ends become newlines. Raises TextError for a file
-    that cannot be read, is empty or is not text; with `context`, also for a text too short to cut windows of that many
-    ids from both its training and its held-out part.
+    Documents are taken at separator lines (see `andrea_lab.text.documents`); without any, the text is cut at empty
+    lines into pieces of about 1 KiB. A byte order mark is dropped and line ends become newlines. Raises TextError for a
+    file that cannot be read, is empty or is not text; with `context`, also for a text too short to cut windows of that
+    many ids from both its training and its held-out part.
     """
     path = Path(path)
     data = _read(path).removeprefix(b"\xef\xbb\xbf")
