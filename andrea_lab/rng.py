@@ -46,7 +46,9 @@ def _canonical(seed, purpose, *ids) -> bytes:
     for part in (seed, purpose, *ids):
         if isinstance(part, bool) or not isinstance(part, (int, str, np.integer)):
             raise TypeError(f"id: expected an int or a str, found {type(part).__name__}")
-        kind, text = (b"s", part.encode()) if isinstance(part, str) else (b"i", str(int(part)).encode())
+        kind, text = (
+            (b"s", part.encode("utf-8", "surrogatepass")) if isinstance(part, str) else (b"i", str(int(part)).encode())
+        )
         out += kind + str(len(text)).encode() + b":" + text
     return out
 

@@ -90,7 +90,7 @@ class Source:
 
 
 def _hash(name: str, index: int) -> int:
-    key = f"{len(name)}:{name}:{index}".encode()
+    key = f"{len(name)}:{name}:{index}".encode("utf-8", "surrogatepass")  # a file's name may be any bytes
     return int.from_bytes(hashlib.blake2b(key, digest_size=8, person=b"held out").digest(), "big")
 
 
@@ -136,6 +136,8 @@ def load_text_file(path: str | Path, context: int | None = None) -> Source:
     many ids from both its training and its held-out part.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # a pipe or a device might never end
+        raise TextError(f"{path}: found {'a folder' if path.is_dir() else 'a device or pipe'}, expected a text file")
     data = _read(path).removeprefix(b"\xef\xbb\xbf")
     _check_text(path, data)
     data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").strip(b"\n")

@@ -1,10 +1,13 @@
 """Text files of the user's: what is taken, and what is refused in one line."""
 
+import os
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andrea_lab.text import TextError, join, load_text_file
+from andrea_lab.text import TextError, batch, join, load_text_file
 from andrea_lab.text.sources import LONGEST_LINE, PIECE, _pieces
 
 PARAGRAPH = "A line of plain words, and one more.\nIts second line.\n\n"
@@ -52,7 +55,21 @@ def test_no_such_file(tmp_path):
 
 
 def test_a_folder(tmp_path):
-    assert "Is a directory" in refused(tmp_path)
+    assert "found a folder, expected a text file" in refused(tmp_path)
+
+
+def test_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    assert "found a device or pipe, expected a text file" in refused(tmp_path / "pipe.txt")
+
+
+def test_a_name_that_is_not_utf8(tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    path.write_text(PARAGRAPH * 200)
+    found = load_text_file(path, 16)
+    tokens, targets = np.empty((2, 16), np.int32), np.empty((2, 16), np.int32)
+    batch(found, 0, 0, 2, 16, tokens, targets)
+    assert (tokens[:, 1:] == targets[:, :-1]).all()
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n", b"\xef\xbb\xbf"])
