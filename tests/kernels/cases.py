@@ -6,17 +6,28 @@ import numpy as np
 from judges import Op
 
 from kernels import embed, layernorm, loss, mlp, reference, residual
+from kernels.matmul import gemm_with
 from kernels.registry import Pair
 
 
-def paths(pair: Pair) -> dict:
-    """The production path, and the named kernels where they are something else."""
-    both = {
-        "production": (pair.forward, pair.backward),
-        "named": (pair.named_forward, pair.named_backward),
-    }
-    same = both["named"] == both["production"]
-    return {"production": both["production"]} if same else both
+def with_our_gemm(build):
+    """The same launches with gemm() built from our own kernels in place of the library's."""
+
+    def built(*args):
+        with gemm_with("kernels"):
+            return build(*args)
+
+    return built
+
+
+def paths(pair: Pair, gemm: bool = False) -> dict:
+    """The production path, with both kinds of gemm() if it uses it, and the named kernels where they differ from it."""
+    found = {"production": (pair.forward, pair.backward)}
+    if gemm:
+        found["ourgemm"] = (with_our_gemm(pair.forward), with_our_gemm(pair.backward))
+    if (named := (pair.named_forward, pair.named_backward)) != found["production"]:
+        found["named"] = named
+    return found
 
 
 def fine(module, name: str) -> Pair:
@@ -165,7 +176,7 @@ MLP = Op(
     name="mlp",
     make=make_mlp,
     shapes=rows(),
-    paths=paths(mlp.PAIRS[0]),
+    paths=paths(mlp.PAIRS[0], gemm=True),
     fwd_args=("inp", "w1", "w2", "pre", "act", "out"),
     bwd_args=("inp", "w1", "w2", "pre", "act", "dout", "dpre", "dinp", "dw1", "dw2"),
     reference_forward=lambda x: names("pre", "act", "out")(reference.mlp_forward(x["inp"], x["w1"], x["w2"])),
@@ -175,7 +186,7 @@ MLP = Op(
     incoming={"dout": "out"},
     grads={"dinp": "inp", "dw1": "w1", "dw2": "w2"},
     scratch=("dpre",),
-    scratch_paths=("production", "named"),
+    scratch_paths=("production", "ourgemm", "named"),
     difference_sizes={"blocks": {"N": 5, "C": 4}, "large": {"N": 4, "C": 3, "scale": 6.0}},
 )
 
@@ -235,7 +246,7 @@ LOSS = Op(
     name="loss",
     make=make_loss,
     shapes=VOCAB,
-    paths=paths(loss.PAIRS[0]),
+    paths=paths(loss.PAIRS[0], gemm=True),
     fwd_args=("inp", "head", "targets", "logits", "lse", "losses"),
     bwd_args=("inp", "head", "targets", "logits", "lse", "dlosses", "dlogits", "dinp", "dhead"),
     reference_forward=lambda x: names("logits", "lse", "losses")(
@@ -247,6 +258,7 @@ LOSS = Op(
     incoming={"dlosses": "losses"},
     grads={"dinp": "inp", "dhead": "head"},
     scratch=("dlogits",),
+    scratch_paths=("production", "ourgemm"),
     difference_sizes=SMALL_VOCAB,
 )
 
@@ -257,7 +269,7 @@ HEAD = Op(
         "head": normal(rng, V, C),
     },
     shapes=rows(V=(1, 9, 150, 133, 6)),
-    paths=paths(fine(loss, "head")),
+    paths=paths(fine(loss, "head"), gemm=True),
     fwd_args=("inp", "head", "logits"),
     bwd_args=("inp", "head", "dlogits", "dinp", "dhead"),
     reference_forward=lambda x: names("logits")(reference.head_forward(x["inp"], x["head"])),
