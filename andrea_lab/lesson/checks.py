@@ -33,24 +33,23 @@ def check(name: str, found: Any, expected: Any, tol: float = 0.0) -> None:
     print(_line(name, "equal" if tol == 0 else f"within {tol:.0e}", "ok"))
 
 
-def exercise(name: str, attempt: Any, expected: Any, *, tol: float = 0.0, blank: Any = None, hint: str = "") -> bool:
+def exercise(name: str, attempt: Any, expected: Any, *, tol: float = 0.0, blank: Any = None, hint: str = "") -> None:
     """Judge a learner's answer and say so in one line; nothing is raised, whatever the answer does.
 
     attempt: the answer, or a function of no arguments that gives it. None, an ellipsis, or something equal to `blank`
-    (the output of a kernel whose body is still empty) is "not attempted". Returns whether the answer is right.
+    (the output of a kernel whose body is still empty) is "not attempted".
     """
     try:
         found = attempt() if isinstance(attempt, Callable) else attempt
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else "no message"
         print(_line(name, "not yet", f"{type(error).__name__}: {first}"))
-        return False
+        return
     if found is None or found is ... or (blank is not None and not _complaint(found, blank, 0.0)):
         print(_line(name, "not attempted", ""))
-        return False
+        return
     complaint = _complaint(found, expected, tol, tell=False)
     print(_line(name, "not yet" if complaint else "right", f"{complaint}. {hint}".strip(". ") if complaint else ""))
-    return not complaint
 
 
 def _line(name: str, verdict: str, tail: str) -> str:
