@@ -52,7 +52,7 @@ SMALL = Shape(B=2, T=32, C=64, NH=2, V=101, context=64, params=40_000)
 
 @dataclass
 class Case:
-    """expected: float64 results. outs: makes the outputs, as the work finds them. ours, numpy, hand: outputs -> work."""
+    """expected: float64 results. outs: makes the outputs, as the work finds them. The sides: outputs -> work."""
 
     expected: list[np.ndarray]
     outs: Callable[[], list[np.ndarray]]
@@ -266,6 +266,19 @@ def _hyper(t: int = 3) -> np.ndarray:
     return hp
 
 
+def _adamw_reference(s: Shape, w, g, m, v, regions, piece: int = 1 << 18) -> list[np.ndarray]:
+    """(w, m, v) after the step, in pieces: float64 temporaries of the whole would take longer than everything else."""
+    expected = [np.empty(s.params) for _ in range(3)]
+    numbers = {name: STEP[name] for name in ("lr", "beta1", "beta2", "eps")}
+    for start, stop, decay in regions:
+        for a in range(start, stop, piece):
+            cut = slice(a, min(a + piece, stop))
+            after = reference.adamw(*wide(w[cut], g[cut], m[cut], v[cut]), 3, **numbers, decay=STEP["decay"] * decay)
+            for whole, part in zip(expected, after, strict=True):
+                whole[cut] = part
+    return expected
+
+
 @case
 def adamw(s: Shape) -> Case:
     w, g, m, v = (draw(name, s.params) for name in "wgmv")
@@ -276,13 +289,7 @@ def adamw(s: Shape) -> Case:
     lr, beta1, beta2, eps, factor = (F(x) for x in (*(STEP[n] for n in ("lr", "beta1", "beta2", "eps")), FACTOR))
     corr1, corr2 = hp[our_adamw.CORR1], hp[our_adamw.CORR2]
     cuts = [(start, stop, F(STEP["decay"] if decay else 0.0)) for start, stop, decay in regions]
-    expected = [np.empty(s.params) for _ in range(3)]
-    for start, stop, decay in regions:
-        parts = [x[start:stop] for x in wide(w, g * F(FACTOR), m, v)]
-        numbers = {name: STEP[name] for name in ("lr", "beta1", "beta2", "eps")}
-        results = reference.adamw(*parts, 3, **numbers, decay=STEP["decay"] * decay)
-        for whole, part in zip(expected, results, strict=True):
-            whole[start:stop] = part
+    expected = _adamw_reference(s, w, g * F(FACTOR), m, v, regions)
 
     def by_hand(o):
         def work():

@@ -1,9 +1,9 @@
 """Peers written by hand: `@njit(parallel=True, fastmath=True)` loops, as a strong Numba user writes them for a CPU.
 
-What such a user knows and does here: contiguous inner loops, no temporaries, no atomics (work is cut so that threads never
-meet), keys and values of a head transposed once so that scores vectorise along the keys, loops unrolled by hand where
-that saves loads, and a short polynomial in place of the maths library's scalar exp and tanh. Shapes as in `kernels`:
-activations (N, C) float32, and gradients are added.
+What such a user knows and does here: contiguous inner loops, no temporaries, no atomics (work is cut so that threads
+never meet), keys and values of a head transposed once so that scores vectorise along the keys, loops unrolled by hand
+where that saves loads, and a short polynomial in place of the maths library's scalar exp and tanh. Shapes as in
+`kernels`: activations (N, C) float32, and gradients are added.
 """
 
 import math

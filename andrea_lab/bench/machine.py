@@ -1,4 +1,4 @@
-"""What a figure needs to know about the machine: its name, who else is using it, a quiet moment, a clean environment."""
+"""What a figure needs from the machine: its name, who else is using it, a quiet moment, a clean environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUIET = 0.08  # share of the machine that other processes may take in a quiet mo
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a measured process: `threads` threads for every library, and no setting that slows the BLAS."""
+    """The environment of a measured process: `threads` for every library, and no setting that slows the BLAS."""
     env = {name: value for name, value in os.environ.items() if name not in UNSET}
     env |= {name: str(threads) for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
     env["NUMBA_NUM_THREADS"] = str(max(threads, os.cpu_count() or 1))
@@ -97,7 +97,7 @@ class Watch:
 
 
 def wait_quiet(pids: Iterable[int], limit: float) -> None:
-    """Return at the first quarter of a second in which others took less than QUIET, and after `limit` seconds anyway."""
+    """Return after a quarter of a second in which others took less than QUIET, and after `limit` seconds anyway."""
     end = time.monotonic() + limit
     while time.monotonic() < end:
         watch = Watch(pids)

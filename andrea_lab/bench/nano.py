@@ -30,8 +30,8 @@ def run(
 ) -> dict:
     """Train in a process and a temporary folder of their own and return the figures.
 
-    threads: default all cores. config: the experiment (default: ANDREA-nano). quick: three steps, which only proves that
-    it runs. Raises BenchError when the run does not finish.
+    threads: default all cores. config: the experiment (default: ANDREA-nano). quick: three steps, which only
+    proves that it runs. Raises BenchError when the run does not finish.
     """
     config = config or load_config(PRESET, paths.experiments_dir())
     if quick:
@@ -44,7 +44,7 @@ def run(
         others = watch.others()
     if found["outcome"] != "finished":
         raise BenchError(
-            f"nano: the run was {found['outcome']} at step {found['steps']}, expected {config.train.steps}"
+            f"nano: found a run {found['outcome']} at step {found['steps']}, expected {config.train.steps} steps"
         )
     return {
         "bench": "nano",

@@ -34,7 +34,7 @@ OURS = [sys.executable, "-m", "andrea_lab.bench.children.engine_server"]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: starts of both processes, pairs of turns in each, timed steps of a turn after one to warm."""
+    """How long to measure: starts of both processes, pairs of turns in each, timed steps of a turn."""
 
     starts: int = 3
     pairs: int = 4
@@ -144,7 +144,7 @@ def _agree(ours: Server, peer: Server) -> dict:
 
 
 def _alternate(ours: Server, peer: Server, effort: Effort, measured: Measured, say: Callable[[str], None]) -> None:
-    """Pairs of turns, the order reversed every other time; in a turn one step warms up and the median of the rest counts."""
+    """Pairs of turns, every other one reversed; in a turn one step warms up, the median of the others counts."""
     rate, pids = measured.about["rate"], (ours.pid, peer.pid)
     for pair in range(effort.pairs):
         say(f"pair {pair + 1} of {effort.pairs}")

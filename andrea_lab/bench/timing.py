@@ -23,8 +23,8 @@ def seconds(work: Callable[[], object]) -> float:
 def interleave(sides: dict[str, Callable[[], object]], rounds: int, pause: float = 0.05) -> dict[str, float]:
     """The median time of each side, ms. Every round visits all sides, odd rounds in reverse order.
 
-    A turn is a pause (threads of the side before stop spinning), one call that does not count, then calls for about TURN
-    seconds, whose median is the turn's time.
+    A turn is a pause (threads of the side before stop spinning), one call that does not count, then calls for about
+    TURN seconds, whose median is the turn's time.
     """
     repeats = {name: max(1, min(MOST, round(TURN / max(seconds(work), 1e-6)))) for name, work in sides.items()}
     turns: dict[str, list[float]] = {name: [] for name in sides}

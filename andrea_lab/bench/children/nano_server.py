@@ -10,7 +10,7 @@ from andrea_lab.proxy import loop
 
 
 def train(config: dict, threads: int, batches: int) -> dict:
-    """Train from the first weights to the last step. Times in seconds: `seconds` of the loop, `total` with everything."""
+    """Train from the first weights to the last step. `seconds` are the loop's, `total` is with everything."""
     made = parse(config, "bench nano")
     steps = made.train.steps
 

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 
-
 _answers = None
 
 
