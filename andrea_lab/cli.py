@@ -65,6 +65,7 @@ def _user_mistake(error: Exception) -> str | None:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "andrea"
         return f"{error.format_message()} (see {command} --help)"
+    from andrea_lab.bench.server import BenchError
     from andrea_lab.checkpoint.single import CheckpointError
     from andrea_lab.engine.errors import EngineError
     from andrea_lab.model.config import ConfigError
@@ -73,7 +74,7 @@ def _user_mistake(error: Exception) -> str | None:
     from andrea_lab.text import TextError
     from kernels.target import KernelError
 
-    known = (ConfigError, RunError, LogError, CheckpointError, EngineError, TextError, KernelError)
+    known = (ConfigError, RunError, LogError, CheckpointError, EngineError, TextError, KernelError, BenchError)
     if isinstance(error, known):
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:

@@ -1,1 +1,1 @@
-"""Benchmarks: timers, peers and tables. `kernels`, `step` and `nano` have run(...), render(result), markdown(result)."""
+"""Benchmarks: timers, peers, tables. `kernels`, `step` and `nano` each have run(), render(result), markdown(result)."""

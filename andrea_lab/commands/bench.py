@@ -1,54 +1,77 @@
 """`andrea bench`: times, each beside a peer that was checked to compute the same."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from andrea_lab.commands.show import as_json
+from andrea_lab.commands.show import as_json, out
 
 app = typer.Typer(
     help="Measure kernels, the training step and a whole small run, each against a strong peer.", no_args_is_help=True
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as the README shows it.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads of both sides. Default: all.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Check that it runs and agrees; the times mean nothing.")]
 
 
-def _show(module, result: dict, json: bool) -> None:
+class Peer(StrEnum):
+    """What the training step is compared with."""
+
+    torch = "torch"
+
+
+def _measure(module, json: bool, markdown: bool, **options) -> None:
+    """Run a benchmark with its progress on stderr, and print what it found."""
+    with Console(stderr=True).status("starting") as status:
+        result = module.run(progress=status.update, **options)
     if json:
         as_json(result)
+    elif markdown:
+        print(module.markdown(result), end="")
     else:
-        print(module.render(result))
+        out.print(module.render(result))
 
 
 @app.command("kernels")
-def kernels(threads: Threads = None, json: Json = False) -> None:
+def kernels(
+    only: Annotated[list[str] | None, typer.Option(help="Beginning of a kernel's name; may be repeated.")] = None,
+    threads: Threads = None,
+    quick: Quick = False,
+    json: Json = False,
+    markdown: Markdown = False,
+) -> None:
     """Each kernel against NumPy and against a hand-written parallel loop, results compared before any clock starts."""
     from andrea_lab.bench import kernels as module
 
-    _show(module, module.run(threads=threads), json)
+    _measure(module, json, markdown, only=only, threads=threads, quick=quick)
 
 
 @app.command("step")
 def step(
-    vs: Annotated[str, typer.Option(help="The peer: torch.")] = "torch",
+    vs: Annotated[Peer, typer.Option(help="The peer.")] = Peer.torch,
     batch: Annotated[int, typer.Option(min=1, help="Rows, B.")] = 4,
     context: Annotated[int, typer.Option(min=1, max=1024, help="Tokens of a row, T.")] = 256,
     threads: Threads = None,
+    peer_python: Annotated[Path | None, typer.Option(help="An interpreter that has torch. Default: this one.")] = None,
+    quick: Quick = False,
     json: Json = False,
+    markdown: Markdown = False,
 ) -> None:
     """One training step of ANDREA-12M against PyTorch's, after both agree on the loss. Needs make env EXTRAS=bench."""
     from andrea_lab.bench import step as module
-    from andrea_lab.model.config import ConfigError
 
-    if vs != "torch":
-        raise ConfigError(f"--vs: found {vs!r}, expected torch")
-    _show(module, module.run(batch=batch, context=context, threads=threads), json)
+    options = {"vs": str(vs), "batch": batch, "context": context, "threads": threads, "quick": quick}
+    _measure(module, json, markdown, peer_python=peer_python and str(peer_python), **options)
 
 
 @app.command("nano")
-def nano(threads: Threads = None, json: Json = False) -> None:
+def nano(threads: Threads = None, quick: Quick = False, json: Json = False, markdown: Markdown = False) -> None:
     """Seconds that ANDREA-nano takes to its fixed number of steps, and the held-out loss it reaches."""
     from andrea_lab.bench import nano as module
 
-    _show(module, module.run(threads=threads), json)
+    _measure(module, json, markdown, threads=threads, quick=quick)
