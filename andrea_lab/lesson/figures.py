@@ -12,9 +12,6 @@ STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "axes.labelsize": 9,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
@@ -50,6 +47,8 @@ class Picture:
 
 def picture(drawn: Figure, words: str) -> Picture:
     """Draw a figure. `words` say in a sentence what it shows."""
-    with matplotlib.rc_context(STYLE):
-        drawn.canvas.draw()
+    for axes in drawn.axes:
+        axes.set_title(axes.get_title(), loc="left", fontsize=9.5)
+        axes.set_title("", loc="center")
+    drawn.canvas.draw()
     return Picture(encode(drawn.canvas), words)
