@@ -69,7 +69,7 @@ def k_layernorm_fwd(inp, gamma, beta, out, mean, rstd, C, eps):
 
 
 def _example_bwd(block):
-    N, C = 150, 10
+    N, C = 9, 140
     args = (wave(N, C), wave(C, seed=2), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(N, C, seed=6))
     return N + cdiv(C, NT), (*args, wave(C, seed=7), wave(C, seed=8), N, C)
 
@@ -218,6 +218,56 @@ def k_layernorm_dparam(inp, mean, rstd, dout, dgamma, dbeta, N, C):
     if ty == 0 and col < C:
         dgamma[col] += part1[0, tx]
         dbeta[col] += part2[0, tx]
+
+
+def _example_atomic(block):
+    N, C = 9, 140
+    args = (wave(N, C), wave(C, seed=2), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(N, C, seed=6))
+    return N, (*args, wave(C, seed=7), wave(C, seed=8), C)
+
+
+@register((NT,), _example_atomic, teaching=True)
+@kernel
+def k_layernorm_bwd_atomic(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C):
+    """The same sums as k_layernorm_bwd, the short way: every row adds to dgamma and dbeta as it comes. For lessons only.
+
+    Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
+    Threads: block n owns row n; thread t takes columns t, t + 128, ...
+    Shared: 2 x 128 floats.
+    Per element: inp and dout read twice, dinp read and written, two atomic additions.
+    Against k_layernorm_bwd: inp and dout are read less often, but the rows reach dgamma in whatever order the GPU runs
+    its blocks, and a float sum depends on its order: two runs may differ in the last bits.
+    """
+    row = cuda.blockIdx.x
+    tx = cuda.threadIdx.x
+    sum1 = cuda.shared.array(NT, float32)
+    sum2 = cuda.shared.array(NT, float32)
+    mu = mean[row]
+    rs = rstd[row]
+    a = float32(0.0)
+    b = float32(0.0)
+    for j in range(tx, C, NT):
+        xhat = (inp[row, j] - mu) * rs
+        d = dout[row, j] * gamma[j]
+        a += d
+        b += d * xhat
+        cuda.atomic.add(dgamma, j, dout[row, j] * xhat)
+        cuda.atomic.add(dbeta, j, dout[row, j])
+    sum1[tx] = a
+    sum2[tx] = b
+    cuda.syncthreads()
+    s = NT // 2
+    while s > 0:
+        if tx < s:
+            sum1[tx] += sum1[tx + s]
+            sum2[tx] += sum2[tx + s]
+        cuda.syncthreads()
+        s //= 2
+    mean_d = sum1[0] / float32(C)
+    along = sum2[0] / float32(C)
+    for j in range(tx, C, NT):
+        xhat = (inp[row, j] - mu) * rs
+        dinp[row, j] += rs * (dout[row, j] * gamma[j] - mean_d - xhat * along)
 
 
 def forward(inp, gamma, beta, out, mean, rstd, eps=EPS):
