@@ -106,14 +106,14 @@ def cublas():
         handle = library.create()
     except Exception as error:  # a missing wheel, a missing libcublas and a missing driver all raise different things
         raise KernelError(
-            f"gemm: cuBLAS is not usable ({type(error).__name__}): pip install 'andrea-lab[gpu]', or gemm=\"kernels\""
+            f"gemm: cuBLAS does not load ({type(error).__name__}); pip install 'andrea-lab[cu13]', or gemm=\"kernels\""
         ) from None
     scalars = np.array([0.0, 1.0], np.float32)
     return library, handle, scalars
 
 
 def cublas_task(A, B, C, ta, tb, add):
-    """One task: the product by cuBLAS. cuBLAS counts by columns: the row-major C is the column-major C.T = op(B).T op(A).T."""
+    """One task: the product by cuBLAS, which counts by columns: a row-major C is its C.T = op(B).T @ op(A).T."""
     library, handle, scalars = cublas()
     op = library.Operation
     M, N = C.shape

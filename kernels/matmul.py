@@ -4,17 +4,20 @@ C (M, N) = A (M, K) @ B (K, N); float32, row-major. Reads + writes are counted p
 """
 
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 from numba import cuda, float32
 
 from kernels import blas
+from kernels.registry import cdiv, register, wave
 from kernels.target import KernelError, Launch, current, kernel
 
 TILE = 16  # side of the square tiles of k_matmul_tiled
 EDGE = 32  # side of the tiles of k_matmul_blocked
-ROWS = 4  # rows of C that one thread of k_matmul_blocked owns
+# Rows of C that one thread of k_matmul_blocked owns. On the CPU a block row is 32 lanes wide, so two rows of running
+# sums fill half of the 16 vector registers of AVX2; a GPU thread has 255 registers. Sums have one order for any number.
+ROWS = {"cpu": 2, "cuda": 8}
 LIBRARIES = ("blas", "kernels")
 PANEL_FLOPS = 2**26  # below this a product is one panel: cutting it costs more than a second thread gives
 PANELS = 2  # panels of a larger product; every panel packs the whole of B again
@@ -22,13 +25,20 @@ PANELS = 2  # panels of a larger product; every panel packs the whole of B again
 _library = "blas"
 
 
+def _example_naive(block):
+    M, N, K = 33, 35, 20
+    args = (wave(M, K), wave(K, N, seed=2), np.zeros((M, N), np.float32), M, N, K)
+    return (cdiv(N, block[0]), cdiv(M, block[1])), args
+
+
+@register(((16, 16), (32, 8)), _example_naive, teaching=True)
 @kernel
 def k_matmul_naive(A, B, C, M, N, K):
     """Version 1, one thread one dot product.
 
     Maths: C[i, j] = sum over k of A[i, k] * B[k, j].
     Shapes: A (M, K), B (K, N), C (M, N).
-    Threads: 2-D grid; thread (x, y) owns C[y, x]. Any block.
+    Threads: 2-D grid; thread (x, y) owns C[y, x].
     Shared memory: none.
     Reads + writes: 2 K + 1.
     Saves: nothing.
@@ -41,6 +51,7 @@ def k_matmul_naive(A, B, C, M, N, K):
         C[row, col] = acc
 
 
+@register(((TILE, TILE),), _example_naive, teaching=True)
 @kernel
 def k_matmul_tiled(A, B, C, M, N, K):
     """Version 2, a block of threads shares what it reads.
@@ -78,13 +89,22 @@ def k_matmul_tiled(A, B, C, M, N, K):
         C[row, col] = acc
 
 
-@lru_cache(maxsize=None)
-def make_blocked(ta=False, tb=False, add=False):
-    """k_matmul_blocked for one form of the product: ta, tb say which operand is stored transposed; add is += for =."""
-    TA, TB, ADD = int(ta), int(tb), int(add)
-    LD = EDGE + 1 if tb else EDGE  # the odd row length spreads a column over the banks when B is turned on its way in
-    STEP = EDGE // ROWS
+@cache
+def make_blocked(ta=False, tb=False, add=False, rows=ROWS["cpu"]):
+    """k_matmul_blocked for one form of the product: ta, tb say which operand is stored transposed; add is += for =.
 
+    rows (a divisor of EDGE) is the number of rows of C that a thread owns; the block is (EDGE, EDGE / rows).
+    """
+    TA, TB, ADD, ROWS = int(ta), int(tb), int(add), rows
+    LD = EDGE + 1 if tb else EDGE  # the odd row length spreads a column over the banks when B is turned on its way in
+    STEP = EDGE // rows
+
+    def example(block):
+        M, N, K = 33, 35, 40
+        A, B = wave(*((K, M) if ta else (M, K))), wave(*((N, K) if tb else (K, N)), seed=2)
+        return (cdiv(N, EDGE), cdiv(M, EDGE)), (A, B, wave(M, N, seed=3), M, N, K)
+
+    @register(((EDGE, STEP),), example)
     @kernel
     def k_matmul_blocked(A, B, C, M, N, K):
         """Version 3, a thread owns a strip of C in registers.
@@ -176,8 +196,9 @@ def gemm(A, B, C, ta=False, tb=False, add=False):
     """
     M, N, K = _check(A, B, C, ta, tb)
     if _library == "kernels":
-        grid = ((N + EDGE - 1) // EDGE, (M + EDGE - 1) // EDGE)
-        return [make_blocked(bool(ta), bool(tb), bool(add))[grid, (EDGE, EDGE // ROWS)].bind(A, B, C, M, N, K)]
+        rows = ROWS["cuda" if current() == "cuda" else "cpu"]
+        k = make_blocked(bool(ta), bool(tb), bool(add), rows)
+        return [k[(cdiv(N, EDGE), cdiv(M, EDGE)), (EDGE, EDGE // rows)].bind(A, B, C, M, N, K)]
     if current() == "cuda":
         return [Launch("gemm", [blas.cublas_task(A, B, C, ta, tb, add)])]
     tasks = []

@@ -1,0 +1,284 @@
+"""Attention for training: no score matrix in memory, only one number a row (lse) kept between forward and backward.
+
+q, k, v, out and their gradients are (N, C) with head h in columns h * HS to (h + 1) * HS and are read where they lie:
+no heads are split or merged. A block has 32 threads. The kernels are made for one head size, HS = 1 to 64, because the
+sizes of arrays in registers must be known when a kernel is compiled.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+from numba import cuda, float32
+
+from kernels.registry import cdiv, register, wave
+from kernels.target import KernelError, kernel
+
+TILE = 32  # threads of a block; queries and keys of a tile
+STRIP = (
+    2  # running sums a thread keeps in registers while it walks a tile: 32 threads x 2 fill half of 16 AVX2 registers
+)
+MAX_HS = 64
+
+
+def _example_forward(block):
+    B, T, NH, HS = 1, 34, 2, 32
+    q, k, v = (wave(B * T, NH * HS, seed=s) for s in (1, 2, 3))
+    out, lse = np.zeros_like(q), np.zeros((B, NH, T), np.float32)
+    return (cdiv(T, TILE), NH, B), (q, k, v, out, lse, T, np.float32(HS**-0.5))
+
+
+def _example_backward(block):
+    B, T, NH, HS = 1, 34, 2, 32
+    q, k, v, out, dout = (wave(B * T, NH * HS, seed=s) for s in (1, 2, 3, 4, 5))
+    lse = np.full((B, NH, T), 3.0, np.float32)
+    dq, dk, dv = (np.zeros_like(q) for _ in range(3))
+    return (NH, B), (q, k, v, out, lse, dout, dq, dk, dv, T, np.float32(HS**-0.5))
+
+
+@cache
+def make_forward(HS):
+    """k_flash_fwd for heads of HS columns."""
+    HP = cdiv(HS, STRIP) * STRIP  # padded with zeros to whole strips
+
+    @register((TILE,), _example_forward)
+    @kernel
+    def k_flash_fwd(q, k, v, out, lse, T, scale):
+        """Causal attention, one pass over the keys.
+
+        Maths: s_j = scale q_i . k_j for j <= i; out_i = sum_j exp(s_j - m) v_j / norm, with m the largest s_j and
+        norm = sum_j exp(s_j - m); lse_i = m + log(norm). m, norm and the sum are kept for the keys seen so far; when
+        a tile brings a larger m, norm and the sum shrink by exp(m_old - m_new).
+        Shapes: q, k, v, out (N, C) = (B * T, NH * HS); lse (B, NH, T).
+        Threads: block (tile of 32 queries, head, sequence); a thread owns one query. It keeps q_i, the sum and 32
+        scores in registers.
+        Shared memory: one tile of keys and one of values, 2 * 32 * HS floats (16 KiB at HS = 64).
+        Reads + writes: T / 32 + 3 per element of out.
+        Saves: lse.
+        Changed: against k_attn_fwd, scores are made once and not twice, keys are read once a tile of queries and not
+        once a query, sums live in registers.
+        """
+        Ks = cuda.shared.array((TILE, HP), float32)
+        Vs = cuda.shared.array((TILE, HP), float32)
+        qi = cuda.local.array(HP, float32)
+        total = cuda.local.array(HP, float32)
+        s = cuda.local.array(TILE, float32)
+        a = cuda.local.array(STRIP, float32)
+        tx = cuda.threadIdx.x
+        b = cuda.blockIdx.z
+        h = cuda.blockIdx.y
+        r0 = b * T
+        c0 = h * HS
+        i0 = cuda.blockIdx.x * TILE
+        for d in range(HP):
+            qi[d] = float32(0.0)
+            total[d] = float32(0.0)
+        if i0 + tx < T:
+            for d in range(HS):
+                qi[d] = q[r0 + i0 + tx, c0 + d] * scale
+        m = float32(-1e30)
+        norm = float32(0.0)
+        for kt in range(cuda.blockIdx.x + 1):
+            k0 = kt * TILE
+            cuda.syncthreads()
+            for j in range(TILE):
+                for d in range(tx, HP, TILE):
+                    kj = float32(0.0)
+                    vj = float32(0.0)
+                    if k0 + j < T and d < HS:
+                        kj = k[r0 + k0 + j, c0 + d]
+                        vj = v[r0 + k0 + j, c0 + d]
+                    Ks[j, d] = kj
+                    Vs[j, d] = vj
+            cuda.syncthreads()
+            for j0 in range(0, TILE, STRIP):
+                for j in range(STRIP):
+                    a[j] = float32(0.0)
+                for d in range(HP):
+                    for j in range(STRIP):
+                        a[j] += qi[d] * Ks[j0 + j, d]
+                for j in range(STRIP):
+                    s[j0 + j] = a[j]
+            if k0 == i0:
+                for j in range(TILE):
+                    if j > tx:
+                        s[j] = float32(-1e30)
+            top = m
+            for j in range(TILE):
+                top = max(top, s[j])
+            shrink = math.exp(m - top)
+            m = top
+            norm *= shrink
+            for j in range(TILE):
+                p = math.exp(s[j] - top)
+                s[j] = p
+                norm += p
+            for d0 in range(0, HP, STRIP):
+                for d in range(STRIP):
+                    a[d] = total[d0 + d] * shrink
+                for j in range(TILE):
+                    for d in range(STRIP):
+                        a[d] += s[j] * Vs[j, d0 + d]
+                for d in range(STRIP):
+                    total[d0 + d] = a[d]
+        if i0 + tx < T:
+            for d in range(HS):
+                out[r0 + i0 + tx, c0 + d] = total[d] / norm
+            lse[b, h, i0 + tx] = m + math.log(norm)
+
+    return k_flash_fwd
+
+
+@cache
+def make_backward(HS):
+    """k_flash_bwd for heads of HS columns."""
+    HP = cdiv(HS, STRIP) * STRIP
+
+    @register((TILE,), _example_backward)
+    @kernel
+    def k_flash_bwd(q, k, v, out, lse, dout, dq, dk, dv, T, scale):
+        """Gradients of causal attention; scores are made again from q, k and lse.
+
+        Maths: p_ij = exp(scale q_i . k_j - lse_i) for j <= i; delta_i = dout_i . out_i;
+        ds_ij = scale p_ij (dout_i . v_j - delta_i);
+        dq_i += sum_j ds_ij k_j; dk_j += sum_i ds_ij q_i; dv_j += sum_i p_ij dout_i.
+        Shapes: q, k, v, out, dout, dq, dk, dv (N, C) = (B * T, NH * HS); lse (B, NH, T).
+        Threads: one block owns one head of one sequence and walks tiles of queries, and for each the tiles of keys up
+        to it: nobody else writes its columns, so no atomics and one order of sums. For s, dp and dq a thread owns a
+        query, for dk and dv a column of the head.
+        Shared memory: tiles of q, dout, k, v and the 32 x 32 tiles p and ds: 4 * 32 * HS + 2 * 1024 floats (40 KiB at
+        HS = 64).
+        Reads + writes: about T / 32 per element of dk and dv, T / 16 per element of k and v.
+        Saves: nothing.
+        Changed: against k_attn_bwd, every score is made once and not twice, tiles are shared by 32 threads.
+        """
+        Qs = cuda.shared.array((TILE, HP), float32)
+        Ds = cuda.shared.array((TILE, HP), float32)
+        Ks = cuda.shared.array((TILE, HP), float32)
+        Vs = cuda.shared.array((TILE, HP), float32)
+        P = cuda.shared.array((TILE, TILE), float32)
+        S = cuda.shared.array((TILE, TILE), float32)
+        qi = cuda.local.array(HP, float32)
+        gi = cuda.local.array(HP, float32)
+        total = cuda.local.array(HP, float32)
+        a = cuda.local.array(STRIP, float32)
+        tx = cuda.threadIdx.x
+        b = cuda.blockIdx.y
+        h = cuda.blockIdx.x
+        r0 = b * T
+        c0 = h * HS
+        for qt in range((T + TILE - 1) // TILE):
+            i0 = qt * TILE
+            cuda.syncthreads()
+            for i in range(TILE):
+                for d in range(tx, HP, TILE):
+                    x = float32(0.0)
+                    g = float32(0.0)
+                    if i0 + i < T and d < HS:
+                        x = q[r0 + i0 + i, c0 + d]
+                        g = dout[r0 + i0 + i, c0 + d]
+                    Qs[i, d] = x
+                    Ds[i, d] = g
+            for d in range(HP):
+                qi[d] = float32(0.0)
+                gi[d] = float32(0.0)
+                total[d] = float32(0.0)
+            delta = float32(0.0)
+            L = float32(0.0)
+            if i0 + tx < T:
+                L = lse[b, h, i0 + tx]
+                for d in range(HS):
+                    gi[d] = dout[r0 + i0 + tx, c0 + d]
+                    qi[d] = q[r0 + i0 + tx, c0 + d] * scale
+                    delta += gi[d] * out[r0 + i0 + tx, c0 + d]
+            for kt in range(qt + 1):
+                k0 = kt * TILE
+                cuda.syncthreads()
+                for j in range(TILE):
+                    for d in range(tx, HP, TILE):
+                        y = float32(0.0)
+                        z = float32(0.0)
+                        if k0 + j < T and d < HS:
+                            y = k[r0 + k0 + j, c0 + d]
+                            z = v[r0 + k0 + j, c0 + d]
+                        Ks[j, d] = y
+                        Vs[j, d] = z
+                cuda.syncthreads()
+                for j0 in range(0, TILE, STRIP):
+                    for j in range(STRIP):
+                        a[j] = float32(0.0)
+                    for d in range(HP):
+                        for j in range(STRIP):
+                            a[j] += qi[d] * Ks[j0 + j, d]
+                    for j in range(STRIP):
+                        P[j0 + j, tx] = a[j]
+                    for j in range(STRIP):
+                        a[j] = float32(0.0)
+                    for d in range(HP):
+                        for j in range(STRIP):
+                            a[j] += gi[d] * Vs[j0 + j, d]
+                    for j in range(STRIP):
+                        S[j0 + j, tx] = a[j]
+                for j in range(TILE):
+                    p = math.exp(P[j, tx] - L)
+                    if k0 + j > i0 + tx:
+                        p = float32(0.0)
+                    P[j, tx] = p
+                    S[j, tx] = p * (S[j, tx] - delta) * scale
+                for d0 in range(0, HP, STRIP):
+                    for d in range(STRIP):
+                        a[d] = total[d0 + d]
+                    for j in range(TILE):
+                        for d in range(STRIP):
+                            a[d] += S[j, tx] * Ks[j, d0 + d]
+                    for d in range(STRIP):
+                        total[d0 + d] = a[d]
+                cuda.syncthreads()
+                for d in range(tx, HS, TILE):
+                    for j0 in range(0, TILE, STRIP):
+                        for j in range(STRIP):
+                            a[j] = float32(0.0)
+                        for i in range(TILE):
+                            for j in range(STRIP):
+                                a[j] += P[j0 + j, i] * Ds[i, d]
+                        for j in range(STRIP):
+                            if k0 + j0 + j < T:
+                                dv[r0 + k0 + j0 + j, c0 + d] += a[j]
+                        for j in range(STRIP):
+                            a[j] = float32(0.0)
+                        for i in range(TILE):
+                            for j in range(STRIP):
+                                a[j] += S[j0 + j, i] * Qs[i, d]
+                        for j in range(STRIP):
+                            if k0 + j0 + j < T:
+                                dk[r0 + k0 + j0 + j, c0 + d] += a[j]
+            if i0 + tx < T:
+                for d in range(HS):
+                    dq[r0 + i0 + tx, c0 + d] += total[d]
+
+    return k_flash_bwd
+
+
+def forward(q, k, v, out, lse):
+    """Launches of causal attention: q, k, v, out (N, C), lse (B, NH, T). Raises KernelError on a head above 64."""
+    (B, NH, T), HS = lse.shape, head_size(q, lse)
+    return [make_forward(HS)[(cdiv(T, TILE), NH, B), TILE].bind(q, k, v, out, lse, T, np.float32(HS**-0.5))]
+
+
+def backward(q, k, v, out, lse, dout, dq, dk, dv):
+    """Launches of its gradients: dq, dk, dv (N, C) are added to."""
+    (B, NH, T), HS = lse.shape, head_size(q, lse)
+    return [
+        make_backward(HS)[(NH, B), TILE].bind(q, k, v, out, lse, dout, dq, dk, dv, T, np.float32(HS**-0.5)),
+    ]
+
+
+def head_size(q, lse):
+    """HS from q (N, C) and lse (B, NH, T); KernelError when the two do not fit each other."""
+    B, NH, T = lse.shape
+    N, C = q.shape
+    if N != B * T or C % NH:
+        raise KernelError(f"attention: q has shape {q.shape}, expected {B * T} rows and a multiple of {NH} columns")
+    if C // NH > MAX_HS:
+        raise KernelError(f"attention: a head has {C // NH} columns, expected at most {MAX_HS}")
+    return C // NH
