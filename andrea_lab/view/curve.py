@@ -93,11 +93,12 @@ class Curve:
         decades = (math.floor(math.log10(good.min())), math.ceil(math.log10(good.max()))) if len(good) else (-1, 1)
         decades = (decades[0], max(decades[1], decades[0] + 1))
         frame = bottom, span * math.ceil((peak + 0.1) / span)
-        return right, frame, decades, len(history.sources), len(history.resumes())
+        few = len(history.sources) <= len(SOURCE_COLOURS) and len(steps) <= COLUMNS
+        return right, frame, decades, len(history.sources) if few else 0, len(history.resumes())
 
     def _still(self, history, key):
         """Draw axes, grid, labels and the ln V line, and keep the pixels."""
-        right, loss_range, decades, _, _ = self.key = key
+        right, loss_range, decades, shown, _ = self.key = key
         for axes in (self.top, self.low):
             for artist in [*axes.texts, *[a for a in axes.lines if not a.get_animated()]]:
                 artist.remove()
@@ -129,23 +130,20 @@ class Curve:
         low.set_ylabel("grad norm", fontsize=9, color=INK)
         for axes in (top, low):
             axes.yaxis.set_label_coords(-0.052, 0.5)
-        self._legend(history)
+        self._legend(history.sources[:shown])
         self.canvas.draw()
         self.pixels = self.canvas.copy_from_bbox(self.figure.bbox)
 
-    def _legend(self, history):
-        handles, names = [self.moving["smooth"]], ["smoothed"]
-        if len(history.sources) <= len(SOURCE_COLOURS):
-            handles += [self.moving[f"source{n}"] for n in range(len(history.sources))]
-            names += history.sources
+    def _legend(self, sources):
+        handles = [self.moving["smooth"], *(self.moving[f"source{n}"] for n in range(len(sources)))]
         self.figure.legends.clear()
-        place = {"loc": "lower left", "bbox_to_anchor": (0.066, 0.312), "ncols": len(names), "frameon": False}
-        self.figure.legend(handles, names, fontsize=8, handletextpad=0.3, columnspacing=1.1, handlelength=1.2, **place)
+        place = {"loc": "lower left", "bbox_to_anchor": (0.066, 0.312), "ncols": len(handles), "frameon": False}
+        spacing = {"handletextpad": 0.3, "columnspacing": 1.1, "handlelength": 1.2}
+        self.figure.legend(handles, ["smoothed", *sources], fontsize=8, **place, **spacing)
 
     def _curves(self, history, steps, loss, norm):
-        moving, (right, (bottom, ceiling), _, _, _) = self.moving, self.key
+        moving, (right, (bottom, ceiling), _, shown, _) = self.moving, self.key
         self._zigzag(moving["raw"], steps, loss, right)
-        shown = len(history.sources) if len(steps) <= COLUMNS and len(history.sources) <= len(SOURCE_COLOURS) else 0
         moving["raw"].set_alpha(0.45 if shown else 1.0)
         ids = history.source_ids()
         for n in range(len(SOURCE_COLOURS)):

@@ -178,6 +178,14 @@ def test_each_source_has_its_colour_and_name(run):
     assert view.curve.moving["source0"].get_xdata().tolist() == list(range(1, 41, 2))
 
 
+def test_colours_give_way_to_the_range_of_values_in_a_long_run(tmp_path):
+    view = LossView(write(tmp_path / "r", [entry(step) for step in range(1, COLUMNS + 2)]), vocab=257)
+    view.snapshot()
+    assert [text.get_text() for text in view.curve.figure.legends[0].get_texts()] == ["smoothed"]
+    assert len(view.curve.moving["source0"].get_xdata()) == 0
+    assert len(view.curve.moving["raw"].get_xdata()) <= 2 * COLUMNS
+
+
 def test_the_uniform_guess_is_drawn_at_ln_v(run):
     view = LossView(run, vocab=257)
     view.snapshot()
