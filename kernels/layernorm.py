@@ -229,7 +229,7 @@ def _example_atomic(block):
 @register((NT,), _example_atomic, teaching=True)
 @kernel
 def k_layernorm_bwd_atomic(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C):
-    """The same sums as k_layernorm_bwd, the short way: every row adds to dgamma and dbeta as it comes. For lessons only.
+    """The sums of k_layernorm_bwd the short way: every row adds to dgamma and dbeta as it comes. For lessons only.
 
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 128, ...
