@@ -85,7 +85,7 @@ def venv_version() -> str | None:
 
 def make_venv(stamp: dict[str, str]) -> dict[str, str]:
     """Keeps a .venv that fits, else makes a new one. A Python named by the user wins over the one .venv has."""
-    ours = "%d.%d" % sys.version_info[:2]
+    ours = ".".join(map(str, sys.version_info[:2]))
     found = venv_version()
     fits = found in ("3.11", "3.12") and (found == ours or not os.environ.get("PYTHON"))
     if stamp and fits:
@@ -131,8 +131,19 @@ def install_lock(lock: Path) -> None:
         try:
             with progress(f"Installing {count} packages of {lock.name} with uv"):
                 bootstrap_uv(lock)
+                compiled = ("--compile-bytecode",)  # as pip does: else every process compiles what it imports
                 env = {"UV_HTTP_TIMEOUT": "30", **os.environ, "VIRTUAL_ENV": str(VENV)}
-                run(VENV / "bin" / "uv", "pip", "install", "--require-hashes", "--no-deps", "-r", lock, env=env)
+                run(
+                    VENV / "bin" / "uv",
+                    "pip",
+                    "install",
+                    "--require-hashes",
+                    "--no-deps",
+                    *compiled,
+                    "-r",
+                    lock,
+                    env=env,
+                )
             return
         except EnvError as error:
             if choice == "uv":

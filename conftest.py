@@ -1,0 +1,18 @@
+"""Settings for every test and every notebook cell."""
+
+import hypothesis
+import pytest
+
+pytest_plugins = ("tests.notebooks.strict",)
+
+# The same examples in every run; a slow machine is no failure.
+hypothesis.settings.register_profile("andrea", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("andrea")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Keeps a file on one worker under any -n: the cells of a notebook share a kernel."""
+    from xdist.scheduler import LoadFileScheduling
+
+    return LoadFileScheduling(config, log)
