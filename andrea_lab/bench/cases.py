@@ -344,6 +344,20 @@ def zero(s: Shape) -> Case:
     )
 
 
+@case
+def scale(s: Shape) -> Case:
+    g, factor = draw("g", s.params), F(1.0 - 2.0**-12)  # close to one: hundreds of turns leave ordinary numbers
+    hp = _hyper()
+    hp[our_adamw.INV_COUNT] = factor
+    return Case(
+        [g.astype(np.float64) * float(factor)],
+        lambda: [g.copy()],
+        ours=lambda o: launches(clip.scale_by_count(*o, hp)),
+        numpy=lambda o: plain.scale(*o, factor),
+        hand=lambda o: partial(hand.scale, *o, factor),
+    )
+
+
 def _matmul(s: Shape, ours: Callable, by_hand: Callable) -> Case:
     a, b = draw("a", s.N, s.C), draw("b", s.C, s.F)
     return Case(

@@ -110,12 +110,12 @@ class Peer:
         return torch.optim.AdamW(groups, lr=t["lr"], betas=(t["beta1"], t["beta2"]), eps=t["eps"], **options)
 
     def _quickest(self):
-        """Which form of AdamW takes the least time here: the best of three updates each, after one to warm up."""
+        """Which form of AdamW takes the least time here: the best of six updates each, after one to warm up."""
         self.model(self.tokens[0], self.targets[0]).backward()
         best = {}
         for form in ("fused", "foreach", "plain"):
             optimiser = self._adamw(form)
-            for turn in range(4):
+            for turn in range(7):
                 start = time.perf_counter()
                 optimiser.step()
                 if turn:
