@@ -21,12 +21,13 @@ def _example_embed_fwd(block):
 @register(ANY_BLOCK, _example_embed_fwd)
 @kernel
 def k_embed_fwd(tokens, wte, wpe, out, T, C):
-    """out[n] = wte[token of row n] + wpe[n mod T].
+    """The embedding of a token at a position.
 
+    Maths: out[n] = wte[token of row n] + wpe[n mod T].
     Shapes: tokens (B, T) int32; wte (V, C); wpe (context, C), context >= T; out (B*T, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 reads + 1 write; the token once a row.
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write; the token once a row.
     Saves: nothing new; backward needs the tokens.
     """
     row = cuda.blockIdx.x
@@ -44,14 +45,15 @@ def _example_embed_bwd(block):
 @register(ANY_BLOCK, _example_embed_bwd)
 @kernel
 def k_embed_bwd(tokens, dout, dwte, dwpe, B, T, C):
-    """dwte[token of row n] += dout[n]; dwpe[n mod T] += dout[n].
+    """Both tables' gradients in one walk over the rows.
 
+    Maths: dwte[token of row n] += dout[n]; dwpe[n mod T] += dout[n].
     Shapes: tokens (B, T) int32; dout (B*T, C); dwte (V, C); dwpe (context, C).
     Threads: thread j owns column j of both tables and walks the rows in order.
-    Shared: none.
-    Per element of dout: 3 reads + 2 writes.
-    Uses the tokens; an embedding has no other input, so there is no dinp.
-    Against one thread per element: two rows with one token would add to the same place, in an order nobody fixes.
+    Shared memory: none.
+    Reads + writes: per element of dout, 3 reads + 2 writes.
+    Saves: nothing; uses the tokens; an embedding has no other input, so there is no dinp.
+    Changed: against one thread per element, no two threads add to one place, so the order of additions is fixed.
     """
     j = cuda.grid(1)
     if j < C:
@@ -73,12 +75,13 @@ def _example_token_fwd(block):
 @register(ANY_BLOCK, _example_token_fwd)
 @kernel
 def k_token_fwd(tokens, wte, out, T, C):
-    """out[n] = wte[token of row n]: a lookup, no arithmetic.
+    """A lookup, no arithmetic.
 
+    Maths: out[n] = wte[token of row n].
     Shapes: tokens (B, T) int32; wte (V, C); out (B*T, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 1 read + 1 write.
+    Shared memory: none.
+    Reads + writes: 1 read + 1 write.
     Saves: nothing new; backward needs the tokens.
     """
     row = cuda.blockIdx.x
@@ -95,15 +98,16 @@ def _example_token_bwd(block):
 @register(ANY_BLOCK, _example_token_bwd)
 @kernel
 def k_token_bwd(tokens, dout, dwte, B, T, C):
-    """dwte[token of row n] += dout[n].
+    """The token table's gradient.
 
+    Maths: dwte[token of row n] += dout[n].
     Shapes: tokens (B, T) int32; dout (B*T, C); dwte (V, C).
     Threads: grid (columns, slices): thread j of slice s owns column j of the table rows v with v mod slices = s, and
     walks the rows of dout in order. Bits depend on neither.
-    Shared: none.
-    Per element of dout: 2 reads + 1 write; the tokens once a slice.
-    Uses the tokens.
-    Against k_embed_bwd: the table is cut into slices, so that a GPU has enough threads.
+    Shared memory: none.
+    Reads + writes: per element of dout, 2 reads + 1 write; the tokens once a slice.
+    Saves: nothing; uses the tokens.
+    Changed: against k_embed_bwd, the table is cut into slices, so that a GPU has enough threads.
     """
     j = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
     if j < C:
@@ -125,12 +129,13 @@ def _example_position_fwd(block):
 @register(ANY_BLOCK, _example_position_fwd)
 @kernel
 def k_position_fwd(inp, wpe, out, T, C):
-    """out[n] = inp[n] + wpe[n mod T].
+    """Add the position's row.
 
+    Maths: out[n] = inp[n] + wpe[n mod T].
     Shapes: inp, out (B*T, C); wpe (context, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 reads + 1 write.
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write.
     Saves: nothing.
     """
     row = cuda.blockIdx.x
@@ -146,12 +151,15 @@ def _example_position_bwd(block):
 @register(ANY_BLOCK, _example_position_bwd)
 @kernel
 def k_position_bwd(dout, dinp, dwpe, B, T, C):
-    """dinp[n] += dout[n]; dwpe[t] += sum over the B rows at position t.
+    """Hand the gradient on, and sum it over the sequences.
 
+    Maths: dinp[n] += dout[n]; dwpe[t] += sum over the B rows at position t.
     Shapes: dout, dinp (B*T, C); dwpe (context, C).
-    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in order.
-    Shared: none.
-    Per element: 2 reads + 1 write.
+    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in
+    order.
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write.
+    Saves: nothing.
     """
     t = cuda.blockIdx.x
     for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
@@ -170,12 +178,15 @@ def _example_position_dweight(block):
 @register(ANY_BLOCK, _example_position_dweight)
 @kernel
 def k_position_dweight(dout, dwpe, B, T, C):
-    """dwpe[t] += sum over the B rows at position t: k_position_bwd where nobody needs dinp.
+    """The second job of k_position_bwd alone, where nobody needs dinp.
 
+    Maths: dwpe[t] += sum over the B rows at position t.
     Shapes: dout (B*T, C); dwpe (context, C).
-    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in order.
-    Shared: none.
-    Per element: 1 read.
+    Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in
+    order.
+    Shared memory: none.
+    Reads + writes: 1 read.
+    Saves: nothing.
     """
     t = cuda.blockIdx.x
     for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):

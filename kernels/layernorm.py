@@ -23,14 +23,15 @@ def _example_fwd(block):
 @register((NT,), _example_fwd)
 @kernel
 def k_layernorm_fwd(inp, gamma, beta, out, mean, rstd, C, eps):
-    """xhat = (inp - mean) * rstd, rstd = 1 / sqrt(variance + eps), out = xhat * gamma + beta; each row for itself.
+    """Layer normalisation of a row.
 
+    Maths: xhat = (inp - mean) * rstd, rstd = 1 / sqrt(variance + eps), out = xhat * gamma + beta.
     Shapes: inp, out (N, C); gamma, beta (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared: 128 floats, for the tree that adds the threads' sums.
-    Per element: 3 reads + 1 write of the row (mean, variance, result), gamma and beta once a row.
+    Shared memory: 128 floats, for the tree that adds the threads' sums.
+    Reads + writes: 3 reads + 1 write of the row (mean, variance, result), gamma and beta once a row.
     Saves: mean and rstd; with inp they give xhat again.
-    Against a one-pass version: the variance is summed from (inp - mean), so a large mean cancels nothing.
+    Changed: against a one-pass version, the variance is summed from (inp - mean), so a large mean cancels nothing.
     """
     row = cuda.blockIdx.x
     tx = cuda.threadIdx.x
@@ -77,17 +78,18 @@ def _example_bwd(block):
 @register((NT,), _example_bwd)
 @kernel
 def k_layernorm_bwd(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, N, C):
-    """With d = dout * gamma, dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)) and, summed over the rows,
-    dgamma += dout * xhat, dbeta += dout.
+    """All three gradients of layer normalisation in one launch.
 
+    Maths: with d = dout * gamma, dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)) and, summed over the rows,
+    dgamma += dout * xhat, dbeta += dout.
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
-    Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp; block N + b owns the columns
-    128 b to 128 b + 127 of dgamma and dbeta, a thread walks its column row by row.
-    Shared: 2 x 128 floats, for the trees of a row's two means.
-    Per element: a row block reads inp and dout twice, reads and writes dinp; a column block reads inp and dout once
-    more.
-    Uses what forward saved: mean, rstd (and inp).
-    Against the version with atomics: nobody shares a sum, so the order of every addition is fixed.
+    Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp; block N + b owns the
+    columns 128 b to 128 b + 127 of dgamma and dbeta, a thread walks its column row by row.
+    Shared memory: 2 x 128 floats, for the trees of a row's two means.
+    Reads + writes: a row block reads inp and dout twice, reads and writes dinp; a column block reads inp and dout
+    once more.
+    Saves: nothing; uses mean and rstd from forward (and inp).
+    Changed: against the version with atomics, nobody shares a sum, so the order of every addition is fixed.
     """
     tx = cuda.threadIdx.x
     sum1 = cuda.shared.array(NT, float32)
@@ -139,12 +141,14 @@ def _example_dinp(block):
 @register((NT,), _example_dinp)
 @kernel
 def k_layernorm_dinp(inp, gamma, mean, rstd, dout, dinp, C):
-    """The first job of k_layernorm_bwd alone: dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)), d = dout * gamma.
+    """The first job of k_layernorm_bwd alone.
 
+    Maths: with d = dout * gamma, dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)).
     Shapes: inp, dout, dinp (N, C); gamma (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared: 2 x 128 floats.
-    Per element: inp and dout read twice, dinp read and written.
+    Shared memory: 2 x 128 floats.
+    Reads + writes: inp and dout read twice, dinp read and written.
+    Saves: nothing.
     """
     row = cuda.blockIdx.x
     tx = cuda.threadIdx.x
@@ -184,14 +188,16 @@ def _example_dparam(block):
 @register(((COLS, SLICES),), _example_dparam)
 @kernel
 def k_layernorm_dparam(inp, mean, rstd, dout, dgamma, dbeta, N, C):
-    """The second job of k_layernorm_bwd alone: dgamma += sum dout * xhat; dbeta += sum dout, over the rows.
+    """The second job of k_layernorm_bwd alone.
 
+    Maths: dgamma += sum dout * xhat; dbeta += sum dout, over the rows.
     Shapes: inp, dout (N, C); mean, rstd (N,); dgamma, dbeta (C,).
-    Threads: block b owns columns 32 b to 32 b + 31; thread (x, y) adds rows y, y + 8, ... of column x, then a tree adds
-    the eight parts.
-    Shared: 2 x 8 x 32 floats.
-    Per element: inp and dout read once.
-    Against the column walk in k_layernorm_bwd: eight times as many threads share the rows.
+    Threads: block b owns columns 32 b to 32 b + 31; thread (x, y) adds rows y, y + 8, ... of column x, then a tree
+    adds the eight parts.
+    Shared memory: 2 x 8 x 32 floats.
+    Reads + writes: inp and dout read once.
+    Saves: nothing.
+    Changed: against the column walk in k_layernorm_bwd, eight times as many threads share the rows.
     """
     tx = cuda.threadIdx.x
     ty = cuda.threadIdx.y
@@ -229,14 +235,16 @@ def _example_atomic(block):
 @register((NT,), _example_atomic, teaching=True)
 @kernel
 def k_layernorm_bwd_atomic(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C):
-    """The sums of k_layernorm_bwd the short way: every row adds to dgamma and dbeta as it comes. For lessons only.
+    """The sums of k_layernorm_bwd the short way, with atomics; for lessons only.
 
+    Maths: as k_layernorm_bwd; every row adds to dgamma and dbeta as it comes.
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared: 2 x 128 floats.
-    Per element: inp and dout read twice, dinp read and written, two atomic additions.
-    Against k_layernorm_bwd: inp and dout are read less often, but the rows reach dgamma in whatever order the GPU runs
-    its blocks, and a float sum depends on its order: two runs may differ in the last bits.
+    Shared memory: 2 x 128 floats.
+    Reads + writes: inp and dout read twice, dinp read and written, two atomic additions.
+    Saves: nothing.
+    Changed: against k_layernorm_bwd, inp and dout are read less often, but the rows reach dgamma in whatever order
+    the GPU runs its blocks, and a float sum depends on its order: two runs may differ in the last bits.
     """
     row = cuda.blockIdx.x
     tx = cuda.threadIdx.x

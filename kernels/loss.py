@@ -41,14 +41,16 @@ def _example_loss_fwd(block):
 @register((NT,), _example_loss_fwd)
 @kernel
 def k_loss_fwd(inp, head, targets, logits, lse, losses, T, C, V):
-    """logits = inp @ head.T; lse = logsumexp(logits); losses = lse - logits[target], 0 for an ignored target.
+    """Output head and cross-entropy of a row in one block.
 
+    Maths: logits = inp @ head.T; lse = logsumexp(logits); losses = lse - logits[target], 0 for an ignored target.
     Shapes: inp (N, C); head (V, C); targets (B, T) int32; logits (N, V); lse, losses (N,).
     Threads: block n owns row n; thread t makes logits t, t + 128, ... and joins the trees of their maximum and sum.
-    Shared: 128 floats.
-    Per element: C reads of inp and head for a logit, then 2 more reads of the logit.
+    Shared memory: 128 floats.
+    Reads + writes: C reads of inp and head for a logit, then 2 more reads of the logit.
     Saves: logits and lse; softmax = exp(logits - lse).
-    Against the plain sum of exponentials: the maximum is taken out first, so that a logit of 1000 overflows nothing.
+    Changed: against the plain sum of exponentials, the maximum is taken out first, so that a logit of 1000 overflows
+    nothing.
     """
     row = cuda.blockIdx.x
     tx = cuda.threadIdx.x
@@ -103,14 +105,15 @@ def _example_loss_bwd(block):
 @register(ANY_BLOCK, _example_loss_bwd)
 @kernel
 def k_loss_bwd(inp, head, targets, logits, lse, dlosses, dinp, dhead, N, T, C, V):
-    """d = (softmax - onehot) * dlosses, 0 in ignored rows; dinp += d @ head; dhead += d.T @ inp.
+    """Both gradients of head and cross-entropy in one launch.
 
+    Maths: d = (softmax - onehot) * dlosses, 0 in ignored rows; dinp += d @ head; dhead += d.T @ inp.
     Shapes: inp, dinp (N, C); head, dhead (V, C); targets (B, T) int32; logits (N, V); lse, dlosses (N,).
     Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp and walks the vocabulary 128
     tokens at a time; block N + v owns row v of dhead and walks the rows 128 at a time.
-    Shared: 128 floats: the part of d in hand. d is never stored, so nobody waits for it.
-    Per element of logits: 2 reads and 2 exponentials, one in each role.
-    Uses what forward saved: logits, lse (and inp).
+    Shared memory: 128 floats: the part of d in hand. d is never stored, so nobody waits for it.
+    Reads + writes: per element of logits, 2 reads and 2 exponentials, one in each role.
+    Saves: nothing; uses logits and lse from forward (and inp).
     """
     tx = cuda.threadIdx.x
     part = cuda.shared.array(CHUNK, float32)
@@ -155,12 +158,13 @@ def _example_head_fwd(block):
 @register(ANY_BLOCK, _example_head_fwd)
 @kernel
 def k_head_fwd(inp, head, logits, C, V):
-    """logits = inp @ head.T: a projection by the transposed weight.
+    """The output head, a projection by the transposed weight.
 
+    Maths: logits = inp @ head.T.
     Shapes: inp (N, C); head (V, C); logits (N, V).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 C reads + 1 write.
+    Shared memory: none.
+    Reads + writes: 2 C reads + 1 write.
     Saves: nothing new; backward needs inp.
     """
     row = cuda.blockIdx.x
@@ -179,13 +183,14 @@ def _example_head_bwd(block):
 @register(ANY_BLOCK, _example_head_bwd)
 @kernel
 def k_head_bwd(inp, head, dlogits, dinp, dhead, N, C, V):
-    """dinp += dlogits @ head; dhead += dlogits.T @ inp.
+    """Both gradients of the output head in one launch.
 
+    Maths: dinp += dlogits @ head; dhead += dlogits.T @ inp.
     Shapes: inp, dinp (N, C); head, dhead (V, C); dlogits (N, V).
     Threads: both jobs in one launch: block n < N owns row n of dinp, block N + v owns row v of dhead.
-    Shared: none.
-    Per element: 2 V reads for dinp, 2 N for dhead, and the read and write of +=.
-    Uses what forward read: inp.
+    Shared memory: none.
+    Reads + writes: 2 V reads for dinp, 2 N for dhead, and the read and write of +=.
+    Saves: nothing; uses inp.
     """
     if cuda.blockIdx.x < N:
         row = cuda.blockIdx.x
@@ -215,12 +220,13 @@ def _example_xent_fwd(block):
 @register((NT,), _example_xent_fwd)
 @kernel
 def k_xent_fwd(logits, targets, lse, losses, T, V):
-    """lse = logsumexp(logits); losses = lse - logits[target], 0 for an ignored target.
+    """Softmax cross-entropy of a row.
 
+    Maths: lse = logsumexp(logits); losses = lse - logits[target], 0 for an ignored target.
     Shapes: logits (N, V); targets (B, T) int32; lse, losses (N,).
     Threads: block n owns row n; thread t takes logits t, t + 128, ...
-    Shared: 128 floats, for the trees of maximum and sum.
-    Per element: 2 reads, one exponential.
+    Shared memory: 128 floats, for the trees of maximum and sum.
+    Reads + writes: 2 reads, one exponential.
     Saves: lse; softmax = exp(logits - lse).
     """
     row = cuda.blockIdx.x
@@ -270,13 +276,14 @@ def _example_xent_bwd(block):
 @register(ANY_BLOCK, _example_xent_bwd)
 @kernel
 def k_xent_bwd(logits, targets, lse, dlosses, dlogits, T, V):
-    """dlogits += (softmax - onehot) * dlosses, where the target is not ignored.
+    """The gradient of the logits.
 
+    Maths: dlogits += (softmax - onehot) * dlosses, where the target is not ignored.
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 reads + 1 write, one exponential.
-    Uses what forward saved: lse (and logits).
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write, one exponential.
+    Saves: nothing; uses lse from forward (and logits).
     """
     row = cuda.blockIdx.x
     target = targets[row // T, row % T]
@@ -287,14 +294,15 @@ def k_xent_bwd(logits, targets, lse, dlosses, dlogits, T, V):
 @register(ANY_BLOCK, _example_xent_bwd)
 @kernel
 def k_xent_dlogits(logits, targets, lse, dlosses, dlogits, T, V):
-    """dlogits = (softmax - onehot) * dlosses, 0 in ignored rows; dlogits may be the array logits itself.
+    """The gradient of the logits, overwriting what was there.
 
+    Maths: dlogits = (softmax - onehot) * dlosses, 0 in ignored rows; dlogits may be the array logits itself.
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 1 read + 1 write, one exponential.
-    Uses what forward saved: lse (and logits).
-    Against k_xent_bwd: overwrites, so the largest activation of the model needs no second buffer.
+    Shared memory: none.
+    Reads + writes: 1 read + 1 write, one exponential.
+    Saves: nothing; uses lse from forward (and logits).
+    Changed: against k_xent_bwd, nothing is kept, so the largest activation of the model needs no second buffer.
     """
     row = cuda.blockIdx.x
     target = targets[row // T, row % T]

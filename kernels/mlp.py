@@ -41,12 +41,14 @@ def _example_mlp_fwd(block):
 @register(ANY_BLOCK, _example_mlp_fwd)
 @kernel
 def k_mlp_fwd(inp, w1, w2, pre, act, out, C, F):
-    """pre = inp @ w1; act = gelu(pre); out = act @ w2.
+    """The whole MLP of a row in one block.
 
+    Maths: pre = inp @ w1; act = gelu(pre); out = act @ w2.
     Shapes: inp, out (N, C); w1 (C, F); w2 (F, C); pre, act (N, F).
     Threads: block n owns row n; its threads take hidden columns, then, after a barrier, output columns.
-    Shared: none; the threads hand act over through global memory, which a barrier makes visible inside the block.
-    Per row: C F reads of each weight, N times over: what a tiled product would share between rows is read again.
+    Shared memory: none; the threads hand act over through global memory, which a barrier makes visible inside the
+    block.
+    Reads + writes: per row, 2 C F reads of the weights: what a tiled product shares between rows is read again.
     Saves: pre (the slope of gelu needs it) and act (the gradient of w2 needs it).
     """
     row = cuda.blockIdx.x
@@ -76,14 +78,15 @@ def _example_mlp_bwd(block):
 @register(ANY_BLOCK, _example_mlp_bwd)
 @kernel
 def k_mlp_bwd(inp, w1, w2, pre, act, dout, dpre, dinp, dw1, dw2, N, C, F):
-    """dpre = (dout @ w2.T) * gelu'(pre); dinp += dpre @ w1.T; dw1 += inp.T @ dpre; dw2 += act.T @ dout.
+    """All three gradients of the MLP in one launch.
 
+    Maths: dpre = (dout @ w2.T) * gelu'(pre); dinp += dpre @ w1.T; dw1 += inp.T @ dpre; dw2 += act.T @ dout.
     Shapes: inp, dout, dinp (N, C); w1, dw1 (C, F); w2, dw2 (F, C); pre, act, dpre (N, F).
-    Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dpre and of dinp; block N + f owns
-    column f of dw1 and row f of dw2, and walks the rows 32 at a time.
-    Shared: 32 floats: the weight block's own copy of dpre, since it may not wait for the row blocks.
-    Per element: dpre costs C products in its row block and C again in its weight block.
-    Uses what forward saved: pre, act (and inp). dpre is scratch and overwritten.
+    Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dpre and of dinp; block N + f
+    owns column f of dw1 and row f of dw2, and walks the rows 32 at a time.
+    Shared memory: 32 floats: the weight block's own copy of dpre, since it may not wait for the row blocks.
+    Reads + writes: per element of dpre, 2 C reads in its row block and 2 C again in its weight block.
+    Saves: nothing; uses pre and act from forward (and inp); dpre is scratch and overwritten.
     """
     tx = cuda.threadIdx.x
     part = cuda.shared.array(CHUNK, float32)
@@ -131,12 +134,13 @@ def _example_gelu_fwd(block):
 @register(ANY_BLOCK, _example_gelu_fwd)
 @kernel
 def k_gelu_fwd(pre, act, F):
-    """act = gelu(pre), the tanh form.
+    """GELU in its tanh form.
 
+    Maths: act = 0.5 pre (1 + tanh(a (pre + b pre^3))), a = sqrt(2 / pi), b = 0.044715.
     Shapes: pre, act (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 1 read + 1 write, one tanh.
+    Shared memory: none.
+    Reads + writes: 1 read + 1 write, one tanh.
     Saves: pre.
     """
     row = cuda.blockIdx.x
@@ -151,13 +155,14 @@ def _example_gelu_bwd(block):
 @register(ANY_BLOCK, _example_gelu_bwd)
 @kernel
 def k_gelu_bwd(pre, dact, dpre, F):
-    """dpre += dact * gelu'(pre).
+    """The gradient through GELU.
 
+    Maths: dpre += dact * gelu'(pre).
     Shapes: pre, dact, dpre (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 3 reads + 1 write, one tanh.
-    Uses what forward saved: pre.
+    Shared memory: none.
+    Reads + writes: 3 reads + 1 write, one tanh.
+    Saves: nothing; uses pre from forward.
     """
     row = cuda.blockIdx.x
     for j in range(cuda.threadIdx.x, F, cuda.blockDim.x):
@@ -171,14 +176,15 @@ def _example_gelu_bwd_inplace(block):
 @register(ANY_BLOCK, _example_gelu_bwd_inplace)
 @kernel
 def k_gelu_bwd_inplace(pre, dpre, F):
-    """dpre *= gelu'(pre): dpre comes in as dact and leaves as the gradient of pre.
+    """The gradient through GELU, in place.
 
+    Maths: dpre *= gelu'(pre): dpre comes in as dact and leaves as the gradient of pre.
     Shapes: pre, dpre (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 reads + 1 write, one tanh.
-    Uses what forward saved: pre.
-    Against k_gelu_bwd: no second (N, F) buffer, and nothing to set to zero.
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write, one tanh.
+    Saves: nothing; uses pre from forward.
+    Changed: against k_gelu_bwd, no second (N, F) buffer, and nothing to set to zero.
     """
     row = cuda.blockIdx.x
     for j in range(cuda.threadIdx.x, F, cuda.blockDim.x):

@@ -17,12 +17,14 @@ def _example_sum(block):
 @register((NT,), _example_sum)
 @kernel
 def k_sum(inp, out, n):
-    """out[0] = sum of inp.
+    """Sum of a vector.
 
+    Maths: out[0] = sum of inp.
     Shapes: inp (n,); out (1,).
     Threads: one block; thread t adds inp[t], inp[t + 256], ... in order, then a tree adds the 256 parts.
-    Shared: 256 floats.
-    Per element: 1 read.
+    Shared memory: 256 floats.
+    Reads + writes: 1 read.
+    Saves: nothing.
     """
     tx = cuda.threadIdx.x
     sums = cuda.shared.array(NT, float32)
@@ -48,12 +50,14 @@ def _example_mean_loss(block):
 @register((NT,), _example_mean_loss)
 @kernel
 def k_mean_loss(losses, targets, out, T, n):
-    """out[0] = sum of losses / number of targets >= 0; 0 when none is counted.
+    """Mean of the losses over the targets that count.
 
+    Maths: out[0] = sum of losses / number of targets >= 0; 0 when none is counted.
     Shapes: losses (n,), n = B*T, 0 where the target is ignored; targets (B, T) int32; out (1,).
     Threads: one block; thread t takes rows t, t + 256, ..., then a tree adds the 256 parts.
-    Shared: 2 x 256 floats; a count is exact in float32 up to 2^24.
-    Per element: 2 reads.
+    Shared memory: 2 x 256 floats; a count is exact in float32 up to 2^24.
+    Reads + writes: 2 reads.
+    Saves: nothing.
     """
     tx = cuda.threadIdx.x
     sums = cuda.shared.array(NT, float32)

@@ -16,12 +16,13 @@ def _example_fwd(block):
 @register(ANY_BLOCK, _example_fwd)
 @kernel
 def k_residual_add(a, b, out, C):
-    """out = a + b.
+    """Add a branch to the stream.
 
+    Maths: out = a + b.
     Shapes: a, b, out (N, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 2 reads + 1 write.
+    Shared memory: none.
+    Reads + writes: 2 reads + 1 write.
     Saves: nothing; the gradient of a sum needs no value.
     """
     row = cuda.blockIdx.x
@@ -36,12 +37,14 @@ def _example_bwd(block):
 @register(ANY_BLOCK, _example_bwd)
 @kernel
 def k_residual_add_bwd(dout, da, db, C):
-    """da += dout; db += dout: both branches get the whole gradient.
+    """Both branches get the whole gradient.
 
+    Maths: da += dout; db += dout.
     Shapes: dout, da, db (N, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
-    Shared: none.
-    Per element: 3 reads + 2 writes.
+    Shared memory: none.
+    Reads + writes: 3 reads + 2 writes.
+    Saves: nothing.
     """
     row = cuda.blockIdx.x
     for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
