@@ -46,6 +46,12 @@ def run_notebooks(paths, report, *options, env=None):
     return verdicts
 
 
+def cell_names(path):
+    """The names of a notebook's code cells as tests, in order."""
+    code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    return [(cell.metadata.get("tags") or [f"Cell {number}"])[0] for number, cell in enumerate(code)]
+
+
 def text_outputs(cell):
     """The (holder, key) pairs under which a code cell stores text that a test compares."""
     for output in cell.outputs:
@@ -60,11 +66,12 @@ def alter(source, target):
     """Copies a notebook with every text output changed; returns the names of the cells that must fail now."""
     notebook = nbformat.read(source, as_version=4)
     touched = []
-    for number, cell in enumerate(c for c in notebook.cells if c.cell_type == "code"):
+    code = [c for c in notebook.cells if c.cell_type == "code"]
+    for name, cell in zip(cell_names(source), code, strict=True):
         places = list(text_outputs(cell))
         for holder, key in places:
             holder[key] = holder[key] + " (altered)"
         if places:
-            touched.append((cell.metadata.get("tags") or [f"Cell {number}"])[0])
+            touched.append(name)
     nbformat.write(notebook, target)
     return touched
