@@ -51,9 +51,7 @@ def memory(
     file = table("\non disk", "file", ">MB", ">MiB", "what it is")
     file.add_row("step_NNNNNN.bin", *sizes(8 + 12 * made.n_params), "8 + 12 n bytes: step, n, weights, m, v")
     out.print(file)
-    said = table(
-        "\nwhat is said, and what the shapes say (12M and 120M, B = 8, T = 1024)", "about", "says", "", "found"
-    )
+    out.print("\n[bold]what is said, and what the shapes say[/bold] (12M and 120M, B = 8, T = 1024)")
     for claim in claims():
-        said.add_row(claim.about, claim.says, "holds" if claim.holds else "wrong", claim.found)
-    out.print(said)
+        verdict = "holds" if claim.holds else "wrong"
+        out.print(f"{claim.about}: “{claim.says}”: [bold]{verdict}[/bold]. {claim.found}", soft_wrap=False)

@@ -1,6 +1,5 @@
 """`andrea train`: a run from the first weights to the last."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,5 +131,5 @@ def _tell(result, figure: Path, written: str) -> None:
         for name, loss in result.held_out.items():
             print(f"  {name:<{width}}  {loss:.3f}")
         print(f"  {'mean':<{width}}  {result.mean_held_out:.3f}")
-    print(f"weights: {result.weights}\nfigure:  {figure}\n\nsample:\n{written}", flush=True)
-    print(f"\nmore of it: andrea sample {result.run_dir}", file=sys.stderr)
+    print(f"weights: {result.weights}\nfigure:  {figure}\n\nsample:\n{written}")
+    print(f"\nmore of it: andrea sample {result.run_dir}")

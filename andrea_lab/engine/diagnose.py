@@ -7,10 +7,10 @@ from andrea_lab.model.graph import Graph
 from kernels.target import copy_to_host
 
 
-def first_bad(graph: Graph) -> str:
+def first_bad(graph: Graph) -> str | None:
     """Name of the first tensor that holds an infinity or a not-a-number, in the order in which a step computes them.
 
-    Weights come first, then what forward wrote, then the gradients from the loss down to the embedding. "loss" when
+    Weights come first, then what forward wrote, then the gradients from the loss down to the embedding. None when
     every array that is still there is finite. Copies whole tensors: for a run that has already failed.
     """
     candidates = [(name, array) for name, array in graph.weights.items()]
@@ -20,7 +20,7 @@ def first_bad(graph: Graph) -> str:
     for name, array in candidates:
         if not np.isfinite(copy_to_host(array)).all():
             return name
-    return "loss"
+    return None
 
 
 def advice(train: TrainConfig, lr: float) -> str:

@@ -144,7 +144,7 @@ class Engine:
             self.done = step
         result["ms"] = _single((perf_counter() - started) * 1e3)
         if not finite:
-            bad = first_bad(self.graph)
+            bad = first_bad(self.graph) or ("gradient norm" if isfinite(total) else "loss")
             run(self._zero)
             raise TrainingStopped(step, bad, advice(train, lr), result)
         return result
@@ -245,8 +245,8 @@ def _check_weights(path: Path, n: int) -> None:
 
 
 def _single(value: float) -> float:
-    """The nearest float32, as the Python float that JSON carries."""
-    return float(np.float32(value))
+    """The nearest float32, as the Python float of its shortest decimal: what the log's line will read back to."""
+    return float(str(np.float32(value)))
 
 
 def _upload(array: Any, values: np.ndarray) -> None:
