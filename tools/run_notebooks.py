@@ -19,7 +19,8 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 # A widget's model lives as long as its kernel: stored, it would show as an error. Its text and picture stay.
-DROPPED_MIME = ("application/vnd.jupyter.widget-view+json",)
+WIDGET = "application/vnd.jupyter.widget-view+json"
+DROPPED_MIME = (WIDGET,)
 CELL_SECONDS = 600
 
 
@@ -49,13 +50,23 @@ def execute(path: Path) -> nbformat.NotebookNode:
         timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(path.parent)}},
-        store_widget_state=False,
+        store_widget_state=True,
         record_timing=False,
         coalesce_streams=True,
     )
     os.environ["ANDREA_THREADS"] = "1"
     client.execute()
+    settle(notebook, client.widget_buffers)
     return notebook
+
+
+def settle(notebook: nbformat.NotebookNode, buffers: dict) -> None:
+    """A picture that was live is stored as it looked in the end, not as it looked when it was first shown."""
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
+        data = output.get("data", {})
+        last = buffers.get(data.get(WIDGET, {}).get("model_id"), {}).get(("value",))
+        if last is not None and "image/png" in data:
+            data["image/png"] = last["data"]
 
 
 def main(names: list[str]) -> int:

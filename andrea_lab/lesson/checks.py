@@ -59,6 +59,7 @@ def _line(name: str, verdict: str, tail: str) -> str:
 def _complaint(found: Any, expected: Any, tol: float, tell: bool = True) -> str:
     """What is wrong with `found`, or nothing; `tell` gives the expected value away."""
     if not isinstance(expected, np.ndarray | np.number | int | float) or isinstance(expected, bool):
+        found = found.item() if isinstance(found, np.bool_) else found
         same = type(found) is type(expected) and found == expected
         return "" if same else f"found {found!r}" + (f", expected {expected!r}" if tell else "")
     try:

@@ -50,5 +50,6 @@ def picture(drawn: Figure, words: str) -> Picture:
     for axes in drawn.axes:
         axes.set_title(axes.get_title(), loc="left", fontsize=9.5)
         axes.set_title("", loc="center")
+        axes.tick_params(labelsize=8)  # a colour bar's axes were made by the caller, outside the style
     drawn.canvas.draw()
     return Picture(encode(drawn.canvas), words)

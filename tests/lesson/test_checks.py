@@ -38,6 +38,7 @@ def test_a_check_refuses_nan(tol):
 
 
 def test_equality_is_of_type_and_value():
+    check("x", np.bool_(True), True)
     with pytest.raises(CheckFailed, match="found 'a', expected 'b'"):
         check("x", "a", "b")
     with pytest.raises(CheckFailed, match="found 1, expected True"):
