@@ -8,7 +8,7 @@ from andrea_lab.text import sources
 
 
 def test_a_short_run():
-    model = {"vocab": 257, "context": 16, "width": 32, "heads": 2, "layers": 1}
+    model = {"vocab": 257, "context": 16, "width": 64, "heads": 2, "layers": 1}
     config = parse({"name": "tiny", "model": model, "train": {"batch": 2, "context": 16, "steps": 200}}, "test")
     told = []
     result = nano.run(threads=1, config=config, quick=True, progress=told.append)

@@ -14,7 +14,7 @@ PEER = [sys.executable, str(Path(__file__).with_name("reference_peer.py"))]
 
 
 def tiny(**model):
-    shape = {"vocab": 261, "context": 16, "width": 32, "heads": 2, "layers": 2} | model
+    shape = {"vocab": 261, "context": 16, "width": 64, "heads": 2, "layers": 2} | model
     train = {"batch": 2, "context": 16, "steps": 50, "clip": 1.0, "decay": 0.1}
     return parse({"name": "tiny", "model": shape, "train": train}, "test")
 
