@@ -9,6 +9,7 @@ import numpy as np
 from numba import cuda, float32
 
 from kernels.matmul import gemm
+from kernels.projection import PROJ
 from kernels.registry import ANY_BLOCK, Pair, register, wave
 from kernels.target import device, kernel
 
@@ -248,4 +249,5 @@ PAIRS = (
         folds=("w1", "gelu", "w2"),
     ),
 )
-FINE = (Pair("gelu", k_gelu_fwd, k_gelu_bwd, gelu_forward, gelu_backward, gelu_forward, gelu_backward, saved=("pre",)),)
+GELU = Pair("gelu", k_gelu_fwd, k_gelu_bwd, gelu_forward, gelu_backward, gelu_forward, gelu_backward, saved=("pre",))
+FINE = (PROJ.fine("w1"), GELU, PROJ.fine("w2"))

@@ -43,7 +43,7 @@ def pair(name, inputs, forward, incoming, grads):
         inputs[key].requires_grad_()
     results = forward(**inputs)
     arriving = {d: normal(*results[out].shape) for d, out in incoming.items()}
-    total = sum((arriving[d] * results[out]).sum() for d, out in incoming.items())
+    total = sum((arriving[d] * results[out])[results[out].isfinite()].sum() for d, out in incoming.items())
     found = torch.autograd.grad(total, [inputs[k] for k in grads.values()])
     save(name, inputs | results | arriving | dict(zip(grads, found, strict=True)))
 
@@ -176,6 +176,7 @@ def attention_fixtures():
         {"ds": "s"},
         {"dq": "q", "dk": "k"},
     )
+    pair("mask", {"inp": normal(*square)}, lambda inp: {"out": causal(inp)}, {"dout": "out"}, {"dinp": "inp"})
     pair("softmax", {"s": causal(normal(*square))}, lambda s: {"p": F.softmax(s, -1)}, {"dp": "p"}, {"ds": "s"})
     pair(
         "weighted_sum",

@@ -134,3 +134,9 @@ def test_imports_numpy_alone():
     roots = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     roots |= {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
     assert roots == {"numpy", "__future__"}
+
+
+def test_mask_against_pytorch():
+    data = stored("mask")
+    assert_close("out", ref.mask_forward(data["inp"]), data["out"], FIXTURE_LIMIT)
+    assert_close("dinp", ref.mask_backward(data["dout"]), data["dinp"], FIXTURE_LIMIT)
