@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from cases import with_our_gemm
-from judges import FIXTURES, KERNEL_LIMIT, assert_close, poison, widen
+from judges import FIXTURES, KERNEL_LIMIT, assert_close, widen
+from models import Model
 
 from kernels import reference, target
 from kernels.pairs import FINE, KERNELS, PAIRS, print_map
@@ -71,88 +71,6 @@ def test_printed_map(capsys):
         assert all(re.search(rf"\b{fine}\b", line) for fine in FOLDS[name])
 
 
-class Model:
-    """A pre-norm GPT as launches of the eight pairs; `way` says which of their paths is built."""
-
-    def __init__(self, way: str, weights: dict, tokens, targets, NH: int):
-        self.way, self.NH, self.B = way, NH, len(tokens)
-        self.w = {name: target.to_device(a) for name, a in weights.items()}
-        self.g = {name: target.zeros(a.shape, np.float32) for name, a in weights.items()}
-        self.tokens, self.targets = target.to_device(tokens), target.to_device(targets)
-        self.N, self.T = tokens.size, tokens.shape[1]
-        self.C, self.F = weights["wte"].shape[1], 4 * weights["wte"].shape[1]
-        self.forward, self.backward = [], []
-        self.build()
-
-    def call(self, name: str, direction: str, *args):
-        pair = PAIRS[name]
-        build = getattr(pair, f"named_{direction}" if self.way == "named" else direction)
-        launches = (with_our_gemm(build) if self.way == "ourgemm" else build)(*args)
-        return launches
-
-    def new(self, *shape):
-        return target.to_device(poison(shape or (self.N, self.C)))
-
-    def zero(self, *shape):
-        return target.zeros(shape or (self.N, self.C), np.float32)
-
-    def pair(self, name, forward, backward):
-        """Append the pair's forward, and put its backward in front of all others."""
-        self.forward += self.call(name, "forward", *forward)
-        self.backward = self.call(name, "backward", *backward) + self.backward
-
-    def norm(self, name, x, dx):
-        out, dout, mean, rstd = self.new(), self.zero(), self.new(self.N), self.new(self.N)
-        gamma, beta = self.w[f"{name}.gamma"], self.w[f"{name}.beta"]
-        dgamma, dbeta = self.g[f"{name}.gamma"], self.g[f"{name}.beta"]
-        self.pair("layernorm", (x, gamma, beta, out, mean, rstd), (x, gamma, mean, rstd, dout, dx, dgamma, dbeta))
-        return out, dout
-
-    def add(self, a, da, b, db):
-        out, dout = self.new(), self.zero()
-        self.pair("residual", (a, b, out), (dout, da, db))
-        return out, dout
-
-    def attention(self, h, x, dx):
-        n, dn = self.norm(h + "ln1", x, dx)
-        (q, k, v, out, y), (dq, dk, dv, dout, dy) = ([f() for _ in range(5)] for f in (self.new, self.zero))
-        lse = self.new(self.B, self.NH, self.T)
-        w, dw = ([d[h + name] for name in ("W_Q", "W_K", "W_V")] for d in (self.w, self.g))
-        self.pair("attn_qkv", (n, *w, q, k, v), (n, *w, dq, dk, dv, dn, *dw))
-        self.pair("attn", (q, k, v, out, lse), (q, k, v, out, lse, dout, dq, dk, dv))
-        self.pair("attn_out", (out, self.w[h + "W_O"], y), (out, self.w[h + "W_O"], dy, dout, self.g[h + "W_O"]))
-        return self.add(x, dx, y, dy)
-
-    def mlp(self, h, x, dx):
-        n, dn = self.norm(h + "ln2", x, dx)
-        out, dout = self.new(), self.zero()
-        pre, act, dpre = (self.new(self.N, self.F) for _ in range(3))
-        w, dw = ([d[h + name] for name in ("W_1", "W_2")] for d in (self.w, self.g))
-        self.pair("mlp", (n, *w, pre, act, out), (n, *w, pre, act, dout, dpre, dn, *dw))
-        return self.add(x, dx, out, dout)
-
-    def build(self):
-        x, dx = self.new(), self.zero()
-        tables, dtables = ([d["wte"], d["wpe"]] for d in (self.w, self.g))
-        self.pair("embed", (self.tokens, *tables, x), (self.tokens, dx, *dtables))
-        for i in range(reference.n_layers(self.w)):
-            x, dx = self.attention(f"layer{i}.", x, dx)
-            x, dx = self.mlp(f"layer{i}.", x, dx)
-        n, dn = self.norm("ln_f", x, dx)
-        name = "lm_head" if "lm_head" in self.w else "wte"
-        logits = self.new(self.N, self.w[name].shape[0])
-        lse, self.losses = self.new(self.N), self.new(self.N)
-        count = reference.count(target.copy_to_host(self.targets))
-        dlosses = target.to_device(np.full(self.N, 1.0 / count, np.float32))
-        dlogits = self.new(*logits.shape)
-        head, dhead = self.w[name], self.g[name]
-        self.pair(
-            "loss",
-            (n, head, self.targets, logits, lse, self.losses),
-            (n, head, self.targets, logits, lse, dlosses, dlogits, dn, dhead),
-        )
-
-
 def weights_of(form: str):
     """The stored model in float32: (weights, tokens, targets, NH)."""
     with np.load(FIXTURES / f"{form}.npz", allow_pickle=False) as data:
@@ -160,7 +78,7 @@ def weights_of(form: str):
         return weights, data["tokens"], data["targets"], int(data["NH"])
 
 
-@pytest.mark.parametrize("way", ["production", "ourgemm", "named"])
+@pytest.mark.parametrize("way", ["production", "ourgemm", "named", "fine"])
 @pytest.mark.parametrize("form", ["model_tied", "model_untied"])
 def test_whole_model_gradients(form, way):
     """Tied, the table's gradient holds the lookup's and the head's contribution, added by two pairs."""
@@ -180,3 +98,7 @@ def test_named_forward_is_one_launch_a_pair():
     model = Model("named", *weights_of("model_untied"))
     layers = reference.n_layers(model.w)
     assert len(model.forward) == len(model.backward) == 8 * layers + 3
+
+
+def test_the_fine_model_uses_all_twenty_one():
+    assert set(Model("fine", *weights_of("model_tied")).used) == set(FINE)
