@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from os.path import abspath
 from pathlib import Path
 from time import monotonic
 from typing import Annotated
@@ -39,7 +40,7 @@ def train(
 
     loaded = load_config(config, paths.experiments_dir())
     if text:
-        loaded = loaded.with_train(sources=[str(path.resolve()) for path in text])
+        loaded = loaded.with_train(sources=[abspath(path) for path in text])
     loaded = loaded.with_train(steps=steps, seed=seed, save_every=save_every)
     folder = free_name(paths.runs_dir() / loaded.name) if run is None else run
     check_free(folder)
@@ -88,19 +89,21 @@ def _progress(config, folder: Path, silent: bool) -> Iterator[Callable[[dict], N
         yield None
         return
     steps, meter = config.train.steps, Meter(config.train.steps)
-    print(
-        f"{config.name}: {steps} steps into {folder}; a model that knows nothing has loss {log(config.model.vocab):.3f}"
-    )
+    ignorant = log(config.model.vocab)
+    title = f"{config.name}: {steps} steps into {folder}; a model that knows nothing has loss {ignorant:.3f}"
     if not Console().is_terminal:
         every = max(1, steps // PLAIN_LINES)
 
         def plain(entry: dict) -> None:
+            if not meter.tokens:
+                print(title)
             line = meter.add(entry)
             if entry["step"] % every == 0 or entry["step"] in (1, steps):
                 print(line, flush=True)
 
         yield plain
         return
+    print(title)
     from rich.progress import BarColumn, Progress, TextColumn
 
     with Progress(BarColumn(), TextColumn("{task.description}"), console=Console()) as progress:
