@@ -11,13 +11,24 @@ from numba import cuda, float32
 
 from kernels.adamw import FACTOR, INV_COUNT, MAX_NORM, NORM, example_hp
 from kernels.registry import ANY_BLOCK, cdiv, register, wave
-from kernels.target import KernelError, kernel
+from kernels.target import KernelError, device, kernel
 
 NT = 256
 LANES = 256  # columns of the fixed tree: sums depend on the length of the vector, never on the block
 ROWS = 64
 CHUNK = LANES * ROWS  # elements that one block sums
 LARGEST = float(np.finfo(np.float32).max)
+
+
+@device
+def clip_scale(norm, max_norm):
+    """min(1, max_norm / norm), 1 when max_norm <= 0; NaN for a norm that is not finite: a step with it must show."""
+    scale = float32(1.0)
+    if max_norm > float32(0.0) and norm > max_norm:
+        scale = max_norm / norm
+    if not norm <= float32(LARGEST):
+        scale = norm - norm
+    return scale
 
 
 def _threads(block):
@@ -72,7 +83,7 @@ def k_grad_norm_final(partial, hp, blocks):
     """The norm from the partial sums, and the factor that brings a gradient to the mean and inside the norm.
 
     Maths: NORM = INV_COUNT sqrt(sum of partial); FACTOR = INV_COUNT min(1, MAX_NORM / NORM), or INV_COUNT when
-    MAX_NORM <= 0. A norm that is not finite makes FACTOR NaN: a step taken all the same would show.
+    MAX_NORM <= 0. A norm that is not finite makes FACTOR NaN.
     Shapes: partial (blocks,); hp (16,).
     Threads: one block.
     Shared memory: LANES floats.
@@ -95,13 +106,8 @@ def k_grad_norm_final(partial, hp, blocks):
         s //= 2
     if tx == 0:
         norm = math.sqrt(sums[0]) * hp[INV_COUNT]
-        factor = hp[INV_COUNT]
-        if hp[MAX_NORM] > float32(0.0) and norm > hp[MAX_NORM]:
-            factor = hp[INV_COUNT] * hp[MAX_NORM] / norm
-        if not norm <= float32(LARGEST):
-            factor = (norm - norm) * factor
         hp[NORM] = norm
-        hp[FACTOR] = factor
+        hp[FACTOR] = hp[INV_COUNT] * clip_scale(norm, hp[MAX_NORM])
 
 
 def _example_scale(block):
@@ -131,16 +137,15 @@ def k_scale_grads(g, hp, n):
 def k_grad_scale(g, hp, n):
     """g *= min(1, MAX_NORM / NORM): the vector keeps its direction and gets at most the norm MAX_NORM.
 
-    Shapes: g (n,); hp (16,), NORM as k_grad_norm_final left it. MAX_NORM <= 0 leaves g as it is.
+    Shapes: g (n,); hp (16,), NORM as k_grad_norm_final left it. MAX_NORM <= 0 leaves g as it is; NaN for a
+    NORM that is not finite.
     Threads: one element a thread.
     Shared memory: none.
     Reads + writes: 1 + 1.
     Saves: nothing.
     """
     i = cuda.grid(1)
-    scale = float32(1.0)
-    if hp[MAX_NORM] > float32(0.0) and not hp[NORM] <= hp[MAX_NORM]:
-        scale = hp[MAX_NORM] / hp[NORM]
+    scale = clip_scale(hp[NORM], hp[MAX_NORM])
     if i < n:
         g[i] *= scale
 

@@ -208,6 +208,12 @@ def gemm(A, B, C, ta=False, tb=False, add=False):
     return [Launch("gemm", tasks)]
 
 
+def together(*lists):
+    """One launch made of launches that do not wait for each other: their tasks share the workers without a barrier."""
+    launches = [launch for launches in lists for launch in launches]
+    return [Launch(launches[0].name, [task for launch in launches for task in launch.tasks])]
+
+
 def panels(M, N, K):
     """Row ranges [(lo, hi)] of C, one BLAS call each: from the shape alone, so that bits never depend on threads."""
     count = PANELS if 2 * M * N * K >= PANEL_FLOPS and M >= 16 * PANELS else 1

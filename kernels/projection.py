@@ -7,7 +7,7 @@ takes gemm(). The kernels here do each direction in one launch: k_proj_* row by 
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import gemm
+from kernels.matmul import gemm, together
 from kernels.registry import ANY_BLOCK, Pair, cdiv, register, wave
 from kernels.target import device, kernel
 
@@ -197,7 +197,7 @@ def forward(inp, w, out):
 
 def backward(inp, w, dout, dinp, dw):
     """Launches that add dout @ w.T to dinp and inp.T @ dout to dw."""
-    return [*gemm(dout, w, dinp, tb=True, add=True), *gemm(inp, dout, dw, ta=True, add=True)]
+    return together(gemm(dout, w, dinp, tb=True, add=True), gemm(inp, dout, dw, ta=True, add=True))
 
 
 def row_forward(inp, w, out):

@@ -6,7 +6,7 @@ The training path takes gemm(), three products forward and six backward.
 import numpy as np
 from numba import cuda, float32
 
-from kernels import projection
+from kernels.matmul import gemm, together
 from kernels.projection import TILE, at, tiles
 from kernels.registry import Pair, cdiv, register, wave
 from kernels.target import kernel
@@ -141,19 +141,16 @@ def k_attn_qkv_bwd(inp, wq, wk, wv, dq, dk, dv, dinp, dwq, dwk, dwv, N, C):
 
 def forward(inp, wq, wk, wv, q, k, v):
     """Launches: q, k, v (N, C) = inp (N, C) times wq, wk, wv (C, C)."""
-    return [
-        *projection.forward(inp, wq, q),
-        *projection.forward(inp, wk, k),
-        *projection.forward(inp, wv, v),
-    ]
+    return together(gemm(inp, wq, q), gemm(inp, wk, k), gemm(inp, wv, v))
 
 
 def backward(inp, wq, wk, wv, dq, dk, dv, dinp, dwq, dwk, dwv):
     """Launches that add to dinp (N, C) and to dwq, dwk, dwv (C, C)."""
+    weights = [gemm(inp, d, dw, ta=True, add=True) for d, dw in ((dq, dwq), (dk, dwk), (dv, dwv))]
     return [
-        *projection.backward(inp, wq, dq, dinp, dwq),
-        *projection.backward(inp, wk, dk, dinp, dwk),
-        *projection.backward(inp, wv, dv, dinp, dwv),
+        *together(*weights, gemm(dq, wq, dinp, tb=True, add=True)),
+        *gemm(dk, wk, dinp, tb=True, add=True),
+        *gemm(dv, wv, dinp, tb=True, add=True),
     ]
 
 
