@@ -1,8 +1,8 @@
 """One look at a real NVIDIA card, in under five minutes: `make gpu-check`.
 
 Every kernel test on the cuda target, then 20 steps of ANDREA-nano with our own matrix product, twice on the card and
-once on the CPU: the two runs on the card must end in the same bits, and follow the CPU's loss. Prints one table. Without
-a device it says "no device" and exits 0; with one, exit code 1 when anything disagrees.
+once on the CPU: the two runs on the card must end in the same bits, and follow the CPU's loss. Prints one table.
+Without a device it says "no device" and exits 0; with one, exit code 1 when anything disagrees.
 """
 
 import hashlib
