@@ -23,7 +23,7 @@ import numpy as np
 from kernels.target import KernelError
 
 ANY_BLOCK = "any"
-PROOF_BLOCKS = (32, 96, 256, 1024)
+PROOF_BLOCKS = (32, 96, 1024)
 
 KERNELS: dict[str, Registered] = {}
 
