@@ -34,6 +34,8 @@ from kernels import adamw, clip
 from kernels.matmul import gemm_with
 from kernels.target import copy_to_host, run, set_threads, use
 
+__all__ = ["Config", "Engine", "engine"]
+
 INIT_SCALE = 0.02
 
 

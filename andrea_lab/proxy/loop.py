@@ -9,9 +9,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from andrea_lab.engine.engine import Engine
+from andrea_lab.engine.engine import Config, Engine
 from andrea_lab.engine.errors import TrainingStopped
-from andrea_lab.model.config import Config
 from andrea_lab.proxy.chooser import Uniform
 from andrea_lab.run.directory import RunDirectory, check_free
 from andrea_lab.run.losslog import LossLog
