@@ -12,6 +12,7 @@ import pytest
 
 from andrea_lab.checkpoint import single
 from andrea_lab.cli import main
+from andrea_lab.commands.show import printable
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import config
 
@@ -57,7 +58,7 @@ def test_train_then_sample(capsys, here):
     assert (code, err) == (0, "") and text.startswith("the ")
     code, out, _ = call(capsys, *ask, "--json")
     found = json.loads(out)
-    assert found["step"] == 4 and found["prompt"] + found["text"] == text.removesuffix("\n")
+    assert found["step"] == 4 and printable(found["prompt"] + found["text"]) == text.removesuffix("\n")
     assert json.loads(call(capsys, *ask, "--json", "--step", 2)[1])["step"] == 2
 
 
@@ -67,6 +68,10 @@ def test_runs_without_a_name_are_numbered(capsys, here):
         result = json.loads(out)
         assert code == 0 and Path(result["run_dir"]) == here / "runs" / name
         assert {"outcome", "steps", "loss", "held_out", "mean_held_out", "weights", "figure", "sample"} <= set(result)
+
+
+def test_text_cannot_steer_a_terminal():
+    assert printable("a\tb\nc\x1b[2Jd\x00\x7fé\u202e") == "a\tb\nc\ufffd[2Jd\ufffd\ufffdé\ufffd"
 
 
 MEMORY = [("ANDREA-12M", 12_790_272), ("ANDREA-120M", 98_737_152), ("ANDREA-480M", 480_614_400)]

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from andrea_lab.commands.show import Target, as_json
+from andrea_lab.commands.show import Target, as_json, printable
 
 
 def sample(
@@ -22,7 +22,7 @@ def sample(
     """Let a trained model write.
 
     Each token is drawn from the model's own scores: divided by the temperature, then through a softmax. Try
-    --temperature 0.2, then 1.5, to see what that number does.
+    --temperature 0.2, then 1.5, to see what that number does. Control characters show as U+FFFD; --json keeps them.
     """
     import hashlib
 
@@ -43,4 +43,4 @@ def sample(
         digest = hashlib.sha256(text.encode()).hexdigest()
         as_json({"run": found.name, "step": at, "prompt": prompt, "text": text, "sha256": digest})
     else:
-        print(prompt + text)
+        print(printable(prompt + text))

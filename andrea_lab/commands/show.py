@@ -43,3 +43,8 @@ def table(title: str, *columns: str) -> Table:
 def sizes(nbytes: int) -> tuple[str, str]:
     """A number of bytes in MB (10^6) and in MiB (2^20)."""
     return f"{nbytes / 10**6:,.2f}", f"{nbytes / 2**20:,.2f}"
+
+
+def printable(text: str) -> str:
+    """Text that cannot steer a terminal: control characters but newline and tab become U+FFFD."""
+    return "".join(c if c in "\n\t" or c.isprintable() else "\ufffd" for c in text)

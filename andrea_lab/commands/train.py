@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from andrea_lab.commands.show import Target, as_json, choose
+from andrea_lab.commands.show import Target, as_json, choose, printable
 
 SMOOTH = 20  # steps that the smoothed loss looks back
 PLAIN_LINES = 20  # lines of progress where there is no terminal
@@ -134,5 +134,5 @@ def _tell(result, figure: Path, written: str) -> None:
         for name, loss in result.held_out.items():
             print(f"  {name:<{width}}  {loss:.3f}")
         print(f"  {'mean':<{width}}  {result.mean_held_out:.3f}")
-    print(f"weights: {result.weights}\nfigure:  {figure}\n\nsample:\n{written}")
+    print(f"weights: {result.weights}\nfigure:  {figure}\n\nsample:\n{printable(written)}")
     print(f"\nmore of it: andrea sample {result.run_dir}")
