@@ -31,6 +31,7 @@ from andrea_lab.model.layout import layout
 from andrea_lab.model.memory import Arena, plan
 from andrea_lab.rng import rng
 from kernels import adamw, clip
+from kernels.blas import one_thread
 from kernels.matmul import gemm_with
 from kernels.target import copy_to_host, run, set_threads, use
 
@@ -122,7 +123,10 @@ class Engine:
         the factor min(1, max_norm / grad_norm), tokens the number of counted targets, ms the wall time.
         Raises EngineError for a request out of turn, TrainingStopped when loss or gradient is not finite.
         """
-        started = perf_counter()
+        with one_thread():
+            return self._step(request, perf_counter())
+
+    def _step(self, request: dict[str, Any], started: float) -> dict[str, Any]:
         step = int(request["step"])
         if step != self.done + 1:
             raise EngineError(f"step: found {step}, expected {self.done + 1}, the one after the last")
@@ -139,7 +143,7 @@ class Engine:
         norm = float(copy_to_host(self._device_hp)[adamw.NORM])
         factor = float(min(1.0, train.clip / norm)) if train.clip and norm > 0 else 1.0
         result = {"step": step, "loss": _single(total / count), "grad_norm": _single(norm), "clip": _single(factor)}
-        result |= {"lr": _single(lr), "tokens": count, "ms": 0.0, "want": self.poll()}
+        result |= {"lr": _single(lr), "tokens": count, "ms": 0.0, "want": list(self.poll())}
         finite = isfinite(total) and isfinite(norm)
         if finite:
             run(self._update)
@@ -167,19 +171,19 @@ class Engine:
 
     def sample(self, request: dict[str, Any]) -> dict[str, Any]:
         """Continue `prompt` by `tokens` tokens; temperature 0 always takes the likeliest one."""
-        text = self.sampler.text(
-            request["prompt"], int(request["tokens"]), float(request["temperature"]), int(request["seed"]), self.poll
-        )
+        temperature, seed = float(request["temperature"]), int(request["seed"])
+        with one_thread():
+            text = self.sampler.text(request["prompt"], int(request["tokens"]), temperature, seed, self.poll)
         return {"text": text}
 
     def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
         """The mean loss over the counted targets of the first `batches` held-out batches of a source."""
         train, total, count = self.config.train, 0.0, 0
-        for tokens, targets in self.batches.held_out(
-            request["source"], int(request["batches"]), train.batch, train.context
-        ):
+        wanted = int(request["batches"])
+        for tokens, targets in self.batches.held_out(request["source"], wanted, train.batch, train.context):
             self._load(tokens, targets)
-            run(self._forward)
+            with one_thread():
+                run(self._forward)
             total += float(copy_to_host(self.graph.arrays["loss_sum"])[0])
             count += int((np.asarray(targets) >= 0).sum())
             self.poll()
