@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, encode
 
-DPI = 110
+DPI = 100
+COLOURS = 64  # enough for a colour map and smooth letters, at a third of the bytes
 STYLE = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
@@ -48,8 +49,10 @@ class Picture:
 def picture(drawn: Figure, words: str) -> Picture:
     """Draw a figure. `words` say in a sentence what it shows."""
     for axes in drawn.axes:
+        for image in axes.images:
+            image.set_interpolation("nearest")  # a cell is a number; blurred cells are neither true nor small
         axes.set_title(axes.get_title(), loc="left", fontsize=9.5)
         axes.set_title("", loc="center")
         axes.tick_params(labelsize=8)  # a colour bar's axes were made by the caller, outside the style
     drawn.canvas.draw()
-    return Picture(encode(drawn.canvas), words)
+    return Picture(encode(drawn.canvas, colours=COLOURS), words)

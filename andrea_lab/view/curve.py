@@ -169,17 +169,17 @@ class Curve:
         artist.set_data(np.repeat(x, 2), np.stack([low, high], 1).ravel())
 
 
-def encode(canvas: FigureCanvasAgg, fast: bool = False) -> bytes:
+def encode(canvas: FigureCanvasAgg, fast: bool = False, colours: int = 256) -> bytes:
     """The pixels of a drawn canvas as PNG; a palette gives a third of the bytes of full colour for half the work.
 
-    The colour of the corner, taken for the background, stays as it is; the others come within a few steps of 255.
+    The colour of the corner, taken for the background, stays as it is; the others come near.
     """
     width, height = canvas.get_width_height()
     image = Image.frombuffer("RGBA", (width, height), canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
-    small = image.quantize(256, method=Image.Quantize.FASTOCTREE)
-    colours, corner = small.getpalette(), small.getpixel((0, 0))
-    colours[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))
-    small.putpalette(colours)
+    small = image.quantize(colours, method=Image.Quantize.FASTOCTREE)
+    palette, corner = small.getpalette(), small.getpixel((0, 0))
+    palette[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))
+    small.putpalette(palette)
     out = io.BytesIO()
     small.save(out, "PNG", **({"compress_level": 1} if fast else {"optimize": True}))
     return out.getvalue()

@@ -20,7 +20,7 @@ def drawn():
 def test_a_picture_has_a_fixed_size_and_repeatable_bytes():
     first, second = drawn(), drawn()
     assert first._repr_png_() == second._repr_png_()
-    assert Image.open(io.BytesIO(first.png)).size == (660, 220)
+    assert Image.open(io.BytesIO(first.png)).size == (600, 200)
 
 
 def test_a_picture_reads_as_a_sentence_without_its_pixels():
