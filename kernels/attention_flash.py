@@ -6,7 +6,7 @@ sizes of arrays in registers must be known when a kernel is compiled.
 """
 
 import math
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numba import cuda, float32
@@ -21,15 +21,15 @@ STRIP = (
 MAX_HS = 64
 
 
-def _example_forward(block):
-    B, T, NH, HS = 1, 34, 2, 32
+def _example_forward(HS, block):
+    B, T, NH = 1, 34, 2
     q, k, v = (wave(B * T, NH * HS, seed=s) for s in (1, 2, 3))
     out, lse = np.zeros_like(q), np.zeros((B, NH, T), np.float32)
     return (cdiv(T, TILE), NH, B), (q, k, v, out, lse, T, np.float32(HS**-0.5))
 
 
-def _example_backward(block):
-    B, T, NH, HS = 1, 34, 2, 32
+def _example_backward(HS, block):
+    B, T, NH = 1, 34, 2
     q, k, v, out, dout = (wave(B * T, NH * HS, seed=s) for s in (1, 2, 3, 4, 5))
     lse = np.full((B, NH, T), 3.0, np.float32)
     dq, dk, dv = (np.zeros_like(q) for _ in range(3))
@@ -41,7 +41,7 @@ def make_forward(HS):
     """k_flash_fwd for heads of HS columns."""
     HP = cdiv(HS, STRIP) * STRIP  # padded with zeros to whole strips
 
-    @register((TILE,), _example_forward)
+    @register((TILE,), partial(_example_forward, HS))
     @kernel
     def k_flash_fwd(q, k, v, out, lse, T, scale):
         """Causal attention, one pass over the keys.
@@ -134,7 +134,7 @@ def make_backward(HS):
     """k_flash_bwd for heads of HS columns."""
     HP = cdiv(HS, STRIP) * STRIP
 
-    @register((TILE,), _example_backward)
+    @register((TILE,), partial(_example_backward, HS))
     @kernel
     def k_flash_bwd(q, k, v, out, lse, dout, dq, dk, dv, T, scale):
         """Gradients of causal attention; scores are made again from q, k and lse.

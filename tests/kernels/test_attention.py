@@ -5,6 +5,7 @@ import pytest
 from attention_cases import ATTN, OUT, Q_PROJ, QKV, SCORES, SOFTMAX, SPLIT, WEIGHTED_SUM
 from cases import normal
 from judges import SEEDS, assert_close, launch, poison
+from offline import CAPABILITIES, assemble, compile_ptx
 from suite import pair_tests
 
 from kernels import attention, attention_flash, attention_steps, heads, reference
@@ -86,6 +87,27 @@ def test_shapes_that_do_not_fit_are_refused():
         attention_flash.forward(wide, wide, wide, wide, np.zeros((1, 1, 6), np.float32))
     with pytest.raises(KernelError, match=r"heads: shapes \(6, 8\) and \(1, 2, 6, 3\)"):
         heads.forward(q, np.zeros((1, 2, 6, 3), np.float32))
+
+
+def compiles_without_spills(kernel, cc, folder):
+    ptx = compile_ptx(kernel, cc)
+    assert ".f64" not in ptx
+    usage = assemble(ptx, cc, folder)
+    assert usage.spills == 0, f"{kernel.name} at {cc}: {usage}"
+
+
+@pytest.mark.parametrize("make", [attention_flash.make_forward, attention_flash.make_backward])
+def test_the_widest_heads_spill_nothing(make, tmp_path):
+    """HS = 64 keeps three arrays of 64 numbers in a thread's registers."""
+    compiles_without_spills(make(64), (7, 5), tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("HS", [8, 16, 48, 64])
+@pytest.mark.parametrize("make", [attention_flash.make_forward, attention_flash.make_backward])
+def test_heads_of_other_sizes_spill_nothing(make, HS, tmp_path):
+    for cc in CAPABILITIES:
+        compiles_without_spills(make(HS), cc, tmp_path)
 
 
 def test_the_map_names_what_attention_saves():

@@ -1,12 +1,15 @@
 """The three matrix-product kernels against the reference, and against each other."""
 
+import itertools
+
 import numpy as np
 import pytest
 from cases import normal
 from judges import KERNEL_LIMIT, SEEDS, assert_close, launch, poison
+from offline import assemble, compile_ptx
 
 from kernels import target
-from kernels.matmul import EDGE, k_matmul_naive, k_matmul_tiled, make_blocked
+from kernels.matmul import EDGE, ROWS, k_matmul_naive, k_matmul_tiled, make_blocked
 from kernels.registry import cdiv
 from kernels.target import KernelError
 
@@ -80,3 +83,10 @@ def test_other_blocks_are_refused_by_name():
     x, _ = product("odd", 0)
     with pytest.raises(KernelError, match=r"k_matmul_tiled: block \(32, 8\) is not legal; legal blocks: \(16, 16\)"):
         k_matmul_tiled[(1, 1), (32, 8)].bind(x["A"], x["B"], x["C"], 7, 5, 3)
+
+
+def test_every_form_compiles_and_spills_nothing(tmp_path):
+    for ta, tb, add in itertools.product((False, True), repeat=3):
+        kernel = make_blocked(ta, tb, add, ROWS["cuda"])
+        ptx = compile_ptx(kernel, (7, 5))
+        assert ".f64" not in ptx and assemble(ptx, (7, 5), tmp_path).spills == 0
