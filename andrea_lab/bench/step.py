@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf, isnan
 from pathlib import Path
 from statistics import median
 
@@ -130,8 +131,8 @@ def _agree(ours: Server, peer: Server) -> dict:
     """Raise BenchError unless losses and gradient norms of the first steps agree."""
     a = ours.ask("step", count=CHECKED)
     b = peer.ask("step", rates=a["rates"])
-    losses = max(abs(x - y) for x, y in zip(a["losses"], b["losses"], strict=True))
-    norms = max(abs(x - y) / y for x, y in zip(a["norms"], b["norms"], strict=True))
+    losses = _largest(abs(x - y) for x, y in zip(a["losses"], b["losses"], strict=True))
+    norms = _largest(abs(x - y) / y for x, y in zip(a["norms"], b["norms"], strict=True))
     if not losses <= AGREE or not norms <= NORMS_AGREE:
         raise BenchError(
             f"agreement: after {CHECKED} steps losses differ by {losses:.1e} and gradient norms by {norms:.1e}, "
@@ -141,6 +142,11 @@ def _agree(ours: Server, peer: Server) -> dict:
     ours.ask("step", count=WARM)
     peer.ask("step", rates=[rate] * WARM)
     return {"loss_difference": losses, "norm_difference": norms, "losses": a["losses"], "rate": rate}
+
+
+def _largest(differences: Iterable[float]) -> float:
+    """The largest; infinity when one is not a number, which max() would pass over."""
+    return max(inf if isnan(d) else d for d in differences)
 
 
 def _alternate(ours: Server, peer: Server, effort: Effort, measured: Measured, say: Callable[[str], None]) -> None:

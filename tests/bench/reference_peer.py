@@ -1,6 +1,6 @@
 """A peer for tests: speaks the protocol of torch_server.py, computes with the float64 reference.
 
-Arguments: "missing" plays an interpreter without torch, "wrong" learns at twice the rate.
+The argument "missing" makes it play an interpreter without torch.
 """
 
 import sys
@@ -37,7 +37,6 @@ class Peer:
 
     def _update(self, grads, rate, factor):
         t = {name: self.train[name] for name in ("beta1", "beta2", "eps")}
-        rate = 2 * rate if "wrong" in sys.argv else rate
         for name, w in self.w.items():
             decay = self.train["decay"] if ".W_" in name else 0.0
             state = (w, grads[name] * factor, self.m[name], self.v[name])

@@ -42,9 +42,27 @@ def test_both_sides_agree_and_are_timed():
     assert step.render(result).row_count == 4 + 7
 
 
-def test_a_peer_that_learns_differently_is_not_timed():
-    with pytest.raises(BenchError, match="^agreement: after 5 steps losses differ by .*, expected at most 1e-04"):
-        run("wrong")
+class Side:
+    """A process that answers every request with the same steps."""
+
+    def __init__(self, losses, norms):
+        self.answer = {"losses": losses, "norms": norms, "rates": [3e-4] * len(losses)}
+
+    def ask(self, do, **fields):
+        return self.answer
+
+
+def test_sides_that_differ_are_not_timed():
+    ours = Side([5.0, 4.0], [1.0, 1.0])
+    assert step._agree(ours, Side([5.0, 4.00009], [1.0, 1.0009]))["loss_difference"] == pytest.approx(9e-5)
+    with pytest.raises(
+        BenchError, match=r"^agreement: after 5 steps losses differ by 2.0e-04 .* expected at most 1e-04"
+    ):
+        step._agree(ours, Side([5.0, 4.0002], [1.0, 1.0]))
+    with pytest.raises(BenchError, match=r"gradient norms by 2.0e-03"):
+        step._agree(ours, Side([5.0, 4.0], [1.0, 1 / 1.002]))
+    with pytest.raises(BenchError, match="agreement"):
+        step._agree(ours, Side([5.0, float("nan")], [1.0, 1.0]))
 
 
 def test_a_missing_peer_names_the_remedy():

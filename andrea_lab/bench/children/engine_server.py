@@ -8,6 +8,7 @@ from andrea_lab.bench import products
 from andrea_lab.bench.children.serve import peak_mib, serve
 from andrea_lab.engine.engine import Engine
 from andrea_lab.model.config import parse
+from kernels.blas import one_thread
 from kernels.target import copy_to_host, run
 
 PHASES = (  # beginnings of launch names, in the order in which they are tried
@@ -61,8 +62,9 @@ class Ours:
         seen: dict[str, list[float]] = {}
         for _ in range(count):
             timer: dict[str, float] = {}
-            for launches in (self.engine._microbatch, self.engine._norm, self.engine._update):
-                run(launches, timer=timer)
+            with one_thread():
+                for launches in (self.engine._microbatch, self.engine._norm, self.engine._update):
+                    run(launches, timer=timer)
             for name, value in timer.items():
                 seen.setdefault(name, []).append(value * 1e3)
         launches = {name: median(values) for name, values in seen.items()}
@@ -74,7 +76,8 @@ class Ours:
     def gemm(self, rounds: int) -> dict:
         """The matrix products of a step and nothing else: their time at the rate they reach alone."""
         train = self.config.train
-        found = products.alone(self.config.model, train.batch * train.context, rounds)
+        with one_thread():
+            found = products.alone(self.config.model, train.batch * train.context, rounds)
         return found | {"gemm_ms": found["gemm_ms"] * train.microbatches}
 
     def memory(self) -> dict:
