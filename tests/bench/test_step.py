@@ -55,9 +55,7 @@ class Side:
 def test_sides_that_differ_are_not_timed():
     ours = Side([5.0, 4.0], [1.0, 1.0])
     assert step._agree(ours, Side([5.0, 4.00009], [1.0, 1.0009]))["loss_difference"] == pytest.approx(9e-5)
-    with pytest.raises(
-        BenchError, match=r"^agreement: after 5 steps losses differ by 2.0e-04 .* expected at most 1e-04"
-    ):
+    with pytest.raises(BenchError, match=r"^agreement: .* losses differ by 2.0e-04 .* expected at most 1e-04"):
         step._agree(ours, Side([5.0, 4.0002], [1.0, 1.0]))
     with pytest.raises(BenchError, match=r"gradient norms by 2.0e-03"):
         step._agree(ours, Side([5.0, 4.0], [1.0, 1 / 1.002]))
