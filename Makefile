@@ -5,13 +5,13 @@
 # PYTHON=...     the Python 3.11 or 3.12 to build .venv with (found by itself when left out)
 # INSTALLER=...  uv or pip (uv first, pip where uv cannot reach an index, when left out)
 # EXTRAS=...     for make env: bench (PyTorch as a peer), cu12 or cu13 (an NVIDIA card)
-# LAB_FLAGS, TEST_FLAGS, TRAIN_FLAGS, RUN   handed on to JupyterLab, pytest, andrea train
+# RUN=...        for make train: the new run directory (runs/ANDREA-nano, numbered, when left out)
+# LAB_FLAGS, TEST_FLAGS, TRAIN_FLAGS   handed on to JupyterLab, pytest, andrea train
 
 SHELL := /bin/sh
 BIN := .venv/bin
 ENV := PYTHON="$(PYTHON)" INSTALLER="$(INSTALLER)" sh tools/env.sh
 JOBS ?= 2
-RUN ?= runs/nano
 
 .PHONY: help env lab test test-full train gpu-check lint lock clean
 
@@ -28,7 +28,7 @@ lab:
 
 train:
 	@$(ENV) lab
-	@$(BIN)/andrea train ANDREA-nano --run $(RUN) $(TRAIN_FLAGS)
+	@$(BIN)/andrea train ANDREA-nano $(if $(RUN),--run $(RUN)) $(TRAIN_FLAGS)
 
 test:
 	@$(ENV) test

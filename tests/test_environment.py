@@ -244,13 +244,13 @@ def test_scripts_are_right_shell():
         ("lab", "tools/lab.sh --no-browser"),
         ("test", "pytest -n 2 -x"),
         ("test-full", '-m "full or not full"'),
-        ("train", "andrea train ANDREA-nano --run runs/nano"),
+        ("train", "andrea train ANDREA-nano --run here"),
         ("gpu-check", "tools/gpu_check.py"),
         ("env", "lab bench"),
         ("lint", "ruff format --check"),
     ],
 )
 def test_make_runs_what_it_says(target, command):
-    names = ["LAB_FLAGS=--no-browser", "TEST_FLAGS=-x", "EXTRAS=bench"]
+    names = ["LAB_FLAGS=--no-browser", "TEST_FLAGS=-x", "EXTRAS=bench", "RUN=here"]
     done = subprocess.run(["make", "-n", target, *names], cwd=ROOT, capture_output=True, text=True, check=True)
     assert command in done.stdout
