@@ -16,7 +16,7 @@ JOBS ?= 2
 .PHONY: help env lab test test-full train gpu-check lint lock clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed '/^$$/q'
+	@awk '!/^#/ {exit} {sub(/^# ?/, ""); print}' Makefile
 	@echo "make env | train | gpu-check | test-full | lint | lock | clean"
 
 env:
