@@ -2,8 +2,8 @@
 
 On the CPU the library that NumPy itself loaded is called through ctypes, one single-threaded call per panel of the
 output. A multi-threaded BLAS cuts its sums by the number of threads, so its bits move with it; a single-threaded call
-on a panel that the shape alone fixes does not. Before every call the library is put on one thread if it is not; use
-``with one_thread():`` around a run to hand the former number back to NumPy afterwards.
+on a panel that the shape alone fixes does not. `kernels.target.run` holds the library at one thread for the length of a
+run; a task called by itself puts it there, and ``with one_thread():`` hands the former number back to NumPy afterwards.
 """
 
 import ctypes

@@ -125,14 +125,17 @@ def test_the_library_is_held_at_one_thread_and_handed_back():
         for threads in (1, 2, 3):
             library.threads.set_num_threads(threads)
             C = poison(x["C"].shape)
-            target.run(gemm(x["A"], x["B"], C))
+            for task, args in gemm(x["A"], x["B"], C)[0].tasks:
+                task(*args)
+                assert library.threads.num_threads == 1
             seen.add(C.tobytes())
-            assert library.threads.num_threads == 1
         assert len(seen) == 1
         library.threads.set_num_threads(2)
         with blas.one_thread():
             assert library.threads.num_threads == 1
         assert library.threads.num_threads == 2
+        target.run(gemm(x["A"], x["B"], C))
+        assert C.tobytes() in seen
     finally:
         library.threads.set_num_threads(before)
 
