@@ -22,14 +22,13 @@ FINE: dict[str, Pair] = {name: _FINE[name] for pair in PAIRS.values() for name i
 
 def print_map() -> None:
     """Print which fine pairs fold into which named pair, numbered in the order of the forward pass's table."""
-    head = ("pair", "kernels", "blocks", "#", "fine pairs", "saved for backward")
+    head = ("pair", "kernels", "#", "fine pairs", "saved for backward")
     rows, first = [head], 1
     for pair in PAIRS.values():
         last = first + len(pair.folds) - 1
         numbers = str(first) if first == last else f"{first}-{last}"
         kernels = f"{pair.fwd.name} / {pair.bwd.name}"
-        blocks = " / ".join("any" if k.any_block else ", ".join(map(_block, k.blocks)) for k in (pair.fwd, pair.bwd))
-        rows.append((pair.name, kernels, blocks, numbers, ", ".join(pair.folds), ", ".join(pair.saved) or "nothing"))
+        rows.append((pair.name, kernels, numbers, ", ".join(pair.folds), ", ".join(pair.saved) or "nothing"))
         first = last + 1
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     for i, row in enumerate(rows):
@@ -37,7 +36,3 @@ def print_map() -> None:
         if i == 0:
             print("  ".join("-" * width for width in widths))
     print(f"{len(PAIRS)} named pairs, {first - 1} fine pairs")
-
-
-def _block(block) -> str:
-    return str(block) if isinstance(block, int) else " x ".join(map(str, block))

@@ -11,7 +11,7 @@ from unittest import mock
 import numba
 import numpy as np
 from numba import cuda
-from numba.cuda import dispatcher
+from numba.cuda import compiler, dispatcher
 from numba.cuda.simulator.kernel import FakeCUDAKernel
 
 CAPABILITIES = ((7, 5), (8, 6), (8, 9), (9, 0))
@@ -31,13 +31,19 @@ def signature(args) -> tuple:
     return tuple(numba.int64 if isinstance(a, int) else numba.typeof(a) for a in args)
 
 
-def compile_ptx(kernel, cc: tuple[int, int]) -> str:
-    """PTX of a registered kernel's example for one compute capability."""
+def compile_ptx(kernel) -> dict[tuple[int, int], str]:
+    """PTX of a registered kernel's example by compute capability: typed once, then given to NVVM for each of them.
+
+    Numba asks the device in hand for its capability when it types a device function; there is none here.
+    """
     _, args = kernel.example(kernel.default_block)
-    device = types.SimpleNamespace(compute_capability=cc)
-    with mock.patch.object(dispatcher, "get_current_device", lambda: device):
+    oldest = types.SimpleNamespace(compute_capability=CAPABILITIES[0])
+    with mock.patch.object(dispatcher, "get_current_device", lambda: oldest):
         fn = with_devices(kernel.fn, cuda.jit(device=True))
-        return cuda.compile_ptx(fn, signature(args), cc=cc)[0]
+        library, _ = compiler._compile_pyfunc_with_fixup(
+            fn, signature(args), device=False, abi="numba", cc=CAPABILITIES[0]
+        )
+    return {cc: library.get_asm_str(cc=cc) for cc in CAPABILITIES}
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def test_printed_map(capsys):
     assert capsys.readouterr().out == first
     lines = first.splitlines()
     assert lines[-1] == "8 named pairs, 21 fine pairs"
-    assert max(map(len, lines)) <= 140
+    assert max(map(len, lines)) <= 120
     for name, line in zip(PAIRS, lines[2:-1], strict=True):
         assert line.startswith(name)
         assert all(re.search(rf"\b{fine}\b", line) for fine in FOLDS[name])

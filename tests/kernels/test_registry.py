@@ -107,8 +107,9 @@ def test_agrees_with_the_simulator(name):
 @EACH
 def test_compiles_for_four_gpus(name, tmp_path):
     """PTX without a GPU, no float64 in it, and machine code that spills nothing."""
-    for cc in CAPABILITIES:
-        ptx = compile_ptx(KERNELS[name], cc)
+    compiled = compile_ptx(KERNELS[name])
+    assert tuple(compiled) == CAPABILITIES == ((7, 5), (8, 6), (8, 9), (9, 0))
+    for cc, ptx in compiled.items():
         assert f".target sm_{cc[0]}{cc[1]}" in ptx
         assert ".f64" not in ptx, f"{name}: float64 for compute capability {cc}"
         usage = assemble(ptx, cc, tmp_path)
