@@ -30,9 +30,13 @@ class Blas:
 
     def __init__(self, threads, sgemm, integer):
         enum, real, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-        sgemm.argtypes = [enum] * 3 + [integer] * 3 + [real, pointer, integer, pointer, integer, real, pointer, integer]
+        self.types = (*[enum] * 3, *[integer] * 3, real, pointer, integer, pointer, integer, real, pointer, integer)
         sgemm.restype = None
         self.threads, self.sgemm = threads, sgemm
+
+    def arguments(self, *values):
+        """The arguments of sgemm as C values, so that a call converts nothing."""
+        return tuple(kind(value) for kind, value in zip(self.types, values, strict=True))
 
     def call(self, args, keep):
         """Run one prepared sgemm call on one thread; `keep` holds the arrays whose addresses are in `args`."""
@@ -81,7 +85,7 @@ def sgemm_task(A, B, C, ta, tb, add):
         a, b = A.T if ta else A, B.T if tb else B
         return _matmul, (a, b, C, np.empty(C.shape, np.float32) if add else None)
     M, N = C.shape
-    args = (
+    args = blas.arguments(
         *(ROW_MAJOR, TRANS if ta else NO_TRANS, TRANS if tb else NO_TRANS, M, N, A.shape[0] if ta else A.shape[1]),
         *(1.0, A.ctypes.data, leading(A), B.ctypes.data, leading(B), 1.0 if add else 0.0, C.ctypes.data, leading(C)),
     )
