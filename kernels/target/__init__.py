@@ -1,0 +1,50 @@
+"""Kernels written once as plain Numba CUDA, run on a GPU (`cuda`) or on the processor (`cpu`).
+
+    from numba import cuda, float32
+    from kernels.target import kernel
+
+    @kernel
+    def k_add(a, b, out, n):
+        i = cuda.grid(1)
+        if i < n:
+            out[i] = a[i] + b[i]
+
+    k_add[(n + 255) // 256, 256](a, b, out, n)
+
+What a kernel may use on the CPU target: threadIdx, blockIdx, blockDim, gridDim, grid, gridsize, laneid, warpsize,
+shared.array and local.array of constant size, syncthreads, syncwarp, shuffles, atomics, fma; if, while, `for ... in
+range(...)`; math, abs, min, max, casts; functions decorated with @device. What it may not do is refused with file,
+line and what to write instead.
+"""
+
+from .arrays import copy_to_host, empty, to_device, zeros
+from .cache import folder as cache_folder
+from .device import Device, device
+from .errors import KernelError, KernelRefused, LaunchError, TargetError
+from .launch import Kernel, Launch, kernel
+from .lint import lint
+from .select import current, use
+from .team import run, set_threads, threads
+
+__all__ = [
+    "Device",
+    "Kernel",
+    "KernelError",
+    "KernelRefused",
+    "Launch",
+    "LaunchError",
+    "TargetError",
+    "cache_folder",
+    "copy_to_host",
+    "current",
+    "device",
+    "empty",
+    "kernel",
+    "lint",
+    "run",
+    "set_threads",
+    "threads",
+    "to_device",
+    "use",
+    "zeros",
+]

@@ -1,0 +1,292 @@
+"""From block-level items to one Python function that runs the blocks `_lo` to `_hi` of a grid."""
+
+import ast
+import copy
+
+from .bounds import split_guards
+from .lower import Barrier, Nest, Region, Rows, Strided, Uniform, regions
+from .syntax import (
+    BLOCK,
+    GRID,
+    THREAD,
+    assign,
+    branch,
+    call,
+    expr,
+    indices,
+    load,
+    loop,
+    names,
+    place,
+    range_args,
+    stmt,
+    store,
+    target_name,
+)
+
+LANE = "_t"
+
+
+class Emitter:
+    """Writes the function; `spilled` are the names kept in arrays with an element for each thread."""
+
+    def __init__(self, program, facts, spilled, types):
+        self.program, self.facts, self.spilled, self.types = program, facts, spilled, types
+        self.counter = 0
+        self.rows = False
+
+    # ---- the function around the blocks
+    def function(self, items):
+        p = self.program
+        head = [
+            assign(name, call(f"_stack_{name}"))
+            for name in [*p.shared, *p.local, *(n + "__a" for n in sorted(self.spilled))]
+        ]
+        views = []
+        params = ["_lo", "_hi", *GRID]
+        for name in p.params:
+            ndim = self.types.ndim(name)
+            if ndim is None:
+                params.append(name)
+                continue
+            dims = [f"{name}__{k}" for k in range(ndim)]
+            params += [f"{name}__p", *dims]
+            views.append(
+                assign(name, call("_view", load(f"{name}__p"), ast.Tuple([load(d) for d in dims], ast.Load())))
+            )
+        block = [
+            assign(BLOCK[0], expr("_b % _gx")),
+            assign(BLOCK[1], expr("_b // _gx % _gy")),
+            assign(BLOCK[2], expr("_b // (_gx * _gy)")),
+        ]
+        body = [*head, *views, loop("_b", [load("_lo"), load("_hi")], block + self.items(items))]
+        args = ast.arguments([], [ast.arg(n) for n in params], None, [], [], None, [])
+        fn = ast.FunctionDef(p.name, args, body, [], type_params=[])
+        fn.lineno = fn.end_lineno = p.source.tree.lineno
+        fn.col_offset = fn.end_col_offset = 0
+        return ast.fix_missing_locations(fn)
+
+    # ---- items
+    def items(self, items):
+        if self.program.block[1] * self.program.block[2] > 1 and not self.rows:
+            items = group_rows(items, self.facts)
+        out = []
+        for item in items:
+            out += self.item(item)
+        return out
+
+    def item(self, item):
+        if isinstance(item, Barrier):
+            return []
+        if isinstance(item, Region):
+            return self.region(item)
+        if isinstance(item, Uniform):
+            return [self.rewrite(item.st)]
+        if isinstance(item, Rows):
+            self.rows = True
+            body = self.items(item.body)
+            self.rows = False
+            return self.row_loops(body)
+        if isinstance(item, Strided):
+            return self.strided(item)
+        return [self.nest(item)]
+
+    def nest(self, item):
+        st, body = item.st, self.items(item.body) or [ast.Pass()]
+        if isinstance(st, ast.For):
+            new = ast.For(store(st.target.id), self.rewrite(st.iter), body, [])
+        elif isinstance(st, ast.While):
+            new = ast.While(self.rewrite(st.test), body, [])
+        else:
+            new = ast.If(self.rewrite(st.test), body, self.items(item.orelse))
+        return ast.copy_location(new, st)
+
+    def row_loops(self, body):
+        for k in (1, 2):
+            if self.program.block[k] > 1:
+                body = [loop(THREAD[k], [ast.Constant(self.program.block[k])], body)]
+        return body
+
+    def lane_loops(self, body, before=(), lo=None, hi=None, tests=()):
+        """The loop over threads around `body`; `before` and `tests` stand just outside the loop over threadIdx.x."""
+        args = [lo or ast.Constant(0), hi or ast.Constant(self.program.block[0])]
+        out = [*before, loop(THREAD[0], args, body)]
+        for test in reversed(tests):
+            out = [branch(test, out)]
+        return out if self.rows else self.row_loops(out)
+
+    # ---- for j in range(start of the thread, stop, step): one counter for all
+    def strided(self, item):
+        start, stop, step = range_args(item.st)
+        m = item.counter
+        lo, hi = f"_from{m}", f"_to{m}"
+        first, last = self.facts.expand(start), self.facts.expand(stop)
+        out = []
+        least = self.facts.expand(first, THREAD) if monotone(first, self.facts) else None
+        steady = not self.facts.var(last)
+        if least is not None:
+            out.append(assign(lo, least))
+        if steady:
+            out.append(assign(hi, last))
+        inner = []
+        if least is None:
+            out.append(assign(lo, self.facts.expand(first, THREAD)))
+            inner.append(assign(lo, call("_min", load(lo), first)))
+        if not steady:
+            out.append(assign(hi, load(lo)))
+            inner.append(assign(hi, call("_max", load(hi), last)))
+        if inner:
+            out += self.lane_loops(inner)
+        body = self.items(item.body)
+        if item.st.target.id not in self.facts.cheap:
+            body = [assign(item.st.target.id, ast.BinOp(load(lo), ast.Add(), load(m))), *body]
+        span = ast.BinOp(load(hi), ast.Sub(), load(lo))
+        out.append(loop(m, [ast.Constant(0), span, self.rewrite(step)], body))
+        return [place(n, item.st) if not isinstance(n, ast.For) else ast.copy_location(n, item.st) for n in out]
+
+    # ---- regions
+    def region(self, item):
+        body, guards = item.body, list(item.guards)
+        while len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
+            guards.append(body[0].test)
+            body = body[0].body
+        tests, lower, upper, inner = split_guards(guards, self.facts, self.types)
+        before, lo, hi = [], None, None
+        if lower or upper:
+            self.counter += 1
+            lo, hi = f"_l{self.counter}", f"_h{self.counter}"
+            width = ast.Constant(self.program.block[0])
+            before.append(assign(lo, _fold("_max", ast.Constant(0), lower)))
+            before.append(assign(hi, _fold("_min", width, upper)))
+            lo, hi = load(lo), load(hi)
+        statements = self.statements(body)
+        if inner:
+            test = inner[0] if len(inner) == 1 else ast.BoolOp(ast.And(), inner)
+            statements = [branch(self.rewrite(test), statements)]
+        lane = self.cheap_values(statements)
+        return self.lane_loops([*lane, *statements], before, lo, hi, tests)
+
+    def cheap_values(self, statements):
+        """The definitions of the cheap names that the statements need, in order, and the thread's number."""
+        facts, need = self.facts, []
+        seen = set()
+
+        def visit(name):
+            if name in seen or name not in facts.cheap or name not in facts.defs:
+                return
+            seen.add(name)
+            for other in sorted(names(facts.defs[name])):
+                visit(other)
+            need.append(assign(name, copy.deepcopy(facts.defs[name])))
+
+        used = names(statements)
+        for name in sorted(used):
+            visit(name)
+        if LANE in used:
+            need.insert(0, assign(LANE, call("_u", expr(self.program.lane_text()))))
+        return need
+
+    def statements(self, body):
+        out = []
+        for st in body:
+            if isinstance(st, ast.If):
+                new = branch(self.rewrite(st.test), self.statements(st.body), self.statements(st.orelse))
+            elif isinstance(st, ast.While):
+                new = ast.While(self.rewrite(st.test), self.statements(st.body) or [ast.Pass()], [])
+            elif isinstance(st, ast.For):
+                inside = self.statements(st.body)
+                if st.target.id in self.spilled:
+                    inside.insert(0, self.rewrite(place(assign(st.target.id, load("_i")), st)))
+                    new = ast.For(store("_i"), self.rewrite(st.iter), inside, [])
+                else:
+                    new = ast.For(store(st.target.id), self.rewrite(st.iter), inside or [ast.Pass()], [])
+            elif target_name(st) in self.facts.cheap:
+                continue
+            else:
+                new = self.rewrite(st)
+            out.append(ast.copy_location(new, st))
+        return out
+
+    def rewrite(self, tree):
+        return _Rewrite(self).visit(copy.deepcopy(tree))
+
+
+class _Rewrite(ast.NodeTransformer):
+    """Reads and writes of arrays: unsigned indices, an element of its own for each thread."""
+
+    def __init__(self, emitter):
+        self.spilled, self.local = emitter.spilled, emitter.program.local
+
+    def visit_Name(self, node):
+        if node.id in self.spilled:
+            return ast.Subscript(load(node.id + "__a"), load(LANE), node.ctx)
+        if node.id in self.local:
+            axes = [ast.Slice() for _ in self.local[node.id].shape]
+            return ast.Subscript(node, ast.Tuple([*axes, load(LANE)], ast.Load()), ast.Load())
+        return node
+
+    def visit_Call(self, node):
+        if isinstance(node.func, ast.Name) and node.func.id == "_lane":
+            return ast.Subscript(load(node.args[0].id + "__a"), self.index(node.args[1]), ast.Load())
+        return self.generic_visit(node)
+
+    def index(self, node):
+        node = self.visit(node)
+        if isinstance(node, (ast.Slice, ast.Constant, ast.UnaryOp)):
+            return node
+        return call("_u", node)
+
+    def visit_Subscript(self, node):
+        ix = [self.index(i) for i in indices(node)]
+        if isinstance(node.value, ast.Name) and node.value.id in self.local:
+            ix.append(load(LANE))
+            value = node.value
+        elif isinstance(node.value, ast.Attribute):
+            return ast.Subscript(self.visit(node.value), indices(node)[0], node.ctx)
+        else:
+            value = self.visit(node.value)
+        return ast.Subscript(value, ix[0] if len(ix) == 1 else ast.Tuple(ix, ast.Load()), node.ctx)
+
+
+def _fold(function, first, others):
+    for other in others:
+        first = call(function, first, other)
+    return first
+
+
+def monotone(tree, facts):
+    """True if an expression is least at thread 0 along every axis."""
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Add):
+        return monotone(tree.left, facts) and monotone(tree.right, facts)
+    if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult) and isinstance(tree.right, ast.Constant):
+        return tree.right.value >= 0 and monotone(tree.left, facts)
+    return (isinstance(tree, ast.Name) and tree.id in THREAD) or not facts.var(tree)
+
+
+def group_rows(items, facts):
+    """Gather stretches without barriers, so that uniform loops nest inside the loop over rows of threads."""
+
+    def pure(item):
+        if isinstance(item, Region):
+            return True
+        if isinstance(item, Uniform):
+            name = target_name(item.st)
+            return name is not None and facts.single(name)
+        if isinstance(item, (Nest, Strided)) and not isinstance(item.st, ast.While):
+            return all(pure(x) for x in item.body) and all(pure(x) for x in getattr(item, "orelse", []))
+        return False
+
+    out, run = [], []
+    for item in [*items, Barrier(stmt("_sync()"))]:
+        if pure(item):
+            run.append(item)
+            continue
+        while run and isinstance(run[0], Uniform):
+            out.append(run.pop(0))
+        if any(True for _ in regions(run)):
+            out.append(Rows(run))
+        else:
+            out += run
+        out.append(item)
+        run = []
+    return out

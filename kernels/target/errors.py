@@ -1,0 +1,17 @@
+"""What a user can get wrong, one line each."""
+
+
+class KernelError(Exception):
+    """A kernel, a launch or a target that cannot work; the message is one line that says what to change."""
+
+
+class KernelRefused(KernelError):
+    """The kernel's source breaks a rule of the CPU target; the message starts with file and line."""
+
+
+class LaunchError(KernelError):
+    """A launch with a wrong shape, count or type of arguments."""
+
+
+class TargetError(KernelError):
+    """A target that does not exist or does not answer on this machine."""

@@ -1,0 +1,43 @@
+"""Object code into memory: one LLVM engine for the process, plain C functions out of it."""
+
+import ctypes
+import functools
+import threading
+
+import llvmlite.binding as ll
+
+from .errors import KernelError
+
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_lock = threading.Lock()
+
+
+@functools.cache
+def _engine():
+    ll.initialize_native_target()
+    ll.initialize_native_asmprinter()
+    target = ll.Target.from_triple(ll.get_process_triple())
+    machine = target.create_target_machine(opt=3, reloc="default", codemodel="jitdefault", jit=True)
+    module = ll.parse_assembly("")
+    module.triple = ll.get_process_triple()
+    return ll.create_mcjit_compiler(module, machine)
+
+
+def load(code, symbol):
+    """The C function `symbol` of some object code, callable without the interpreter's lock."""
+    with _lock:
+        engine = _engine()
+        engine.add_object_file(ll.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        address = engine.get_function_address(symbol)
+    if not address:
+        raise OSError(f"no function {symbol} in the object code")
+    entry = ENTRY(address)
+    entry.errcheck = _check
+    return entry
+
+
+def _check(status, function, arguments):
+    """A kernel's only way to fail is a range() whose step is zero."""
+    if status:
+        raise KernelError("a kernel's range() has a step of zero")

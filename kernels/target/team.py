@@ -1,0 +1,211 @@
+"""The threads that run launches: each takes the next task of the launch at hand, then all go on to the next launch.
+
+Which thread runs which task is left to chance; the cut of a launch into tasks depends on its grid alone, and tasks
+never touch each other's results, so neither chance nor the number of threads shows in the bits.
+"""
+
+import os
+import threading
+import time
+from contextlib import contextmanager
+
+from .errors import KernelError
+
+_SPINS = 2000
+_NAP = 5e-5
+_STACK = 16 * 1024 * 1024
+
+
+class _Member:
+    """What one helper thread shows to the others."""
+
+    __slots__ = ("busy", "gate")
+
+    def __init__(self):
+        self.busy = False
+        self.gate = threading.Semaphore(0)
+
+
+class Team:
+    """The caller's thread and `size - 1` helpers. Helpers sleep while no run is going on."""
+
+    def __init__(self, size):
+        self.size = size
+        self.tasks = iter(())
+        self.epoch = 0
+        self.running = False
+        self.error = None
+        self.retired = False
+        self.members = [_Member() for _ in range(size - 1)]
+        before = threading.stack_size(_STACK)
+        try:
+            for member in self.members:
+                threading.Thread(target=self._help, args=(member,), daemon=True, name="kernels").start()
+        finally:
+            threading.stack_size(before)
+
+    # ---- a helper's life
+    def _help(self, member):
+        while True:
+            member.gate.acquire()
+            if self.retired:
+                return
+            seen, idle = self.epoch - 1, 0
+            while self.running:
+                if self.epoch == seen:
+                    idle += 1
+                    _yield() if idle < _SPINS else time.sleep(_NAP)
+                    continue
+                seen, idle = self.epoch, 0
+                member.busy = True
+                try:
+                    self._work()
+                except BaseException as error:
+                    self.error = error
+                member.busy = False
+
+    def _work(self):
+        for function, arguments in self.tasks:
+            function(*arguments)
+            if self.error is not None or not self.running:
+                return
+
+    # ---- the caller
+    def run(self, launches, timer):
+        """Run launches in order; timer, a dict, gathers seconds by name."""
+        self.error = None
+        self.running = True
+        try:
+            for member in self.members:
+                member.gate.release()
+            for launch in launches:
+                self._launch(launch, timer)
+        finally:
+            self.tasks = iter(())
+            self.running = False
+            self._wait()
+
+    def retire(self):
+        """Let the helpers go."""
+        self.retired = True
+        for member in self.members:
+            member.gate.release()
+
+    def _launch(self, launch, timer):
+        start = time.perf_counter() if timer is not None else 0.0
+        if len(launch.tasks) == 1:
+            function, arguments = launch.tasks[0]
+            function(*arguments)
+        else:
+            self.tasks = iter(launch.tasks)
+            self.epoch += 1
+            self._work()
+            self._wait()
+            if self.error is not None:
+                raise self.error
+        if timer is not None:
+            timer[launch.name] = timer.get(launch.name, 0.0) + time.perf_counter() - start
+
+    def _wait(self):
+        """Until no helper is inside a task. A helper that has not woken up yet finds no task left."""
+        spins = 0
+        for member in self.members:
+            while member.busy:
+                spins += 1
+                _yield() if spins < _SPINS else time.sleep(_NAP)
+
+
+def _yield():
+    os.sched_yield() if hasattr(os, "sched_yield") else time.sleep(0)
+
+
+# ---- the process's team
+_team = None
+_size = None
+_lock = threading.Lock()
+_blas = None
+
+
+def _default_size():
+    given = os.environ.get("ANDREA_THREADS")
+    if given is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    if not given.isdigit() or int(given) < 1:
+        raise KernelError(f"ANDREA_THREADS is {given!r}, expected a whole number of threads, at least 1")
+    return int(given)
+
+
+def threads():
+    """How many threads run launches: set_threads, else $ANDREA_THREADS, else the processors this process may use."""
+    return _size if _size is not None else _default_size()
+
+
+def set_threads(count):
+    """Run launches on `count` threads from now on. The results do not depend on it."""
+    global _size
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise KernelError(f"set_threads got {count!r}, expected a whole number of threads, at least 1")
+    _size = count
+
+
+def run(launches, timer=None):
+    """Run launches one after the other, each on all threads; timer, a dict, gathers seconds by launch name.
+
+    The BLAS library's own threads are held at one meanwhile. Called from a thread while another thread's run is going
+    on, it runs on the calling thread alone.
+    """
+    if not _lock.acquire(blocking=False):
+        return _alone(launches, timer)
+    try:
+        team = _current_team()
+        with _one_blas_thread():
+            team.run(launches, timer)
+    finally:
+        _lock.release()
+
+
+def _alone(launches, timer):
+    for launch in launches:
+        start = time.perf_counter()
+        for function, arguments in launch.tasks:
+            function(*arguments)
+        if timer is not None:
+            timer[launch.name] = timer.get(launch.name, 0.0) + time.perf_counter() - start
+
+
+def _current_team():
+    global _team
+    size = threads()
+    if _team is None or _team.size != size:
+        if _team is not None:
+            _team.retire()
+        _team = Team(size)
+    return _team
+
+
+@contextmanager
+def _one_blas_thread():
+    global _blas
+    if _blas is None:
+        from threadpoolctl import ThreadpoolController
+
+        _blas = ThreadpoolController().select(user_api="blas").lib_controllers
+    before = [lib.get_num_threads() for lib in _blas]
+    try:
+        for lib, count in zip(_blas, before, strict=True):
+            if count != 1:
+                lib.set_num_threads(1)
+        yield
+    finally:
+        for lib, count in zip(_blas, before, strict=True):
+            if count != 1:
+                lib.set_num_threads(count)
+
+
+def _after_fork():
+    global _team, _lock
+    _team, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
