@@ -72,6 +72,12 @@ class Normaliser:
         self.locals.add(name)
         return name
 
+    def cuda(self):
+        """Numba's CUDA module."""
+        from numba import cuda
+
+        return cuda
+
     def resolve(self, node):
         """The value of a name or dotted name that is not local to the kernel, else None."""
         if isinstance(node, ast.Name):

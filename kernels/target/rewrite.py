@@ -97,6 +97,10 @@ class Rewriter(ast.NodeTransformer):
             return ast.Constant(self.program.block[k])
         if k >= 0 and head in _AXES:
             return load(_AXES[head][k])
+        value = getattr(self.normal.cuda(), path, None)
+        if is_constant(value):
+            self.program.constants[path] = value
+            return load(path)
         self.unsupported(node, path)
 
     def unsupported(self, node, path):
@@ -147,6 +151,8 @@ class Rewriter(ast.NodeTransformer):
             return self._shuffle(node, path)
         if path == "fma":
             return call("_fma", *[self.visit(a) for a in node.args])
+        if is_constant(getattr(self.normal.cuda(), path, None)):
+            return self.generic_visit(node)
         if path in ("syncthreads", "syncwarp", "shared.array", "local.array"):
             self.refuse(node, f"cuda.{path} must stand alone, as a statement of its own")
         self.unsupported(node, path)

@@ -3,6 +3,7 @@
 import ast
 import types as pytypes
 
+_HOMES = ("numba.cuda.stubs", "numba.cuda.intrinsics")
 _table = {}
 
 
@@ -18,7 +19,7 @@ def _stubs():
 
         for name in dir(cuda):
             value = getattr(cuda, name)
-            if str(getattr(value, "__module__", "")).startswith("numba") or type(value).__module__.startswith("numba"):
+            if getattr(value, "__module__", None) in _HOMES:
                 _table[id(value)] = name
     return _table
 
