@@ -81,6 +81,7 @@ class Server:
         with contextlib.suppress(OSError):
             self.process.stdin.write(b'{"do": "close"}\n')
             self.process.stdin.flush()
+        with contextlib.suppress(OSError):  # closing flushes what a dead child did not take
             self.process.stdin.close()
         try:
             self.process.wait(5)

@@ -34,4 +34,4 @@ def machine_line(result: dict) -> str:
     text = f"{m['processor']}, {m['threads']} of {m['cores']} cores, NumPy {m['numpy']}, Numba {m['numba']}"
     if m["unset"]:
         text += f"; measured without {', '.join(m['unset'])}"
-    return text
+    return text + ("; a quick run, its times mean nothing" if result["quick"] else "")
