@@ -31,7 +31,6 @@ from andrea_lab.model.layout import layout
 from andrea_lab.model.memory import Arena, plan
 from andrea_lab.rng import rng
 from kernels import adamw, clip
-from kernels.blas import one_thread
 from kernels.matmul import gemm_with
 from kernels.target import copy_to_host, run, set_threads, use
 
@@ -123,10 +122,7 @@ class Engine:
         the factor min(1, max_norm / grad_norm), tokens the number of counted targets, ms the wall time.
         Raises EngineError for a request out of turn, TrainingStopped when loss or gradient is not finite.
         """
-        with one_thread():
-            return self._step(request, perf_counter())
-
-    def _step(self, request: dict[str, Any], started: float) -> dict[str, Any]:
+        started = perf_counter()
         step = int(request["step"])
         if step != self.done + 1:
             raise EngineError(f"step: found {step}, expected {self.done + 1}, the one after the last")
@@ -172,8 +168,7 @@ class Engine:
     def sample(self, request: dict[str, Any]) -> dict[str, Any]:
         """Continue `prompt` by `tokens` tokens; temperature 0 always takes the likeliest one."""
         temperature, seed = float(request["temperature"]), int(request["seed"])
-        with one_thread():
-            text = self.sampler.text(request["prompt"], int(request["tokens"]), temperature, seed, self.poll)
+        text = self.sampler.text(request["prompt"], int(request["tokens"]), temperature, seed, self.poll)
         return {"text": text}
 
     def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -182,8 +177,7 @@ class Engine:
         wanted = int(request["batches"])
         for tokens, targets in self.batches.held_out(request["source"], wanted, train.batch, train.context):
             self._load(tokens, targets)
-            with one_thread():
-                run(self._forward)
+            run(self._forward)
             total += float(copy_to_host(self.graph.arrays["loss_sum"])[0])
             count += int((np.asarray(targets) >= 0).sum())
             self.poll()
