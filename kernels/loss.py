@@ -94,7 +94,7 @@ def k_loss_fwd(inp, head, targets, logits, lse, losses, T, C, V):
 
 
 def _example_loss_bwd(block):
-    B, T, C, V = 3, 15, 7, 20
+    B, T, C, V = 2, 6, 40, 9
     N = B * T
     targets = tokens(B, T, vocab=V)
     targets[0, 1] = -1
@@ -176,7 +176,7 @@ def k_head_fwd(inp, head, logits, C, V):
 
 
 def _example_head_bwd(block):
-    N, C, V = 40, 35, 6
+    N, C, V = 7, 40, 6
     return N + V, (wave(N, C), wave(V, C, seed=2), wave(N, V, seed=3), wave(N, C, seed=4), wave(V, C, seed=5), N, C, V)
 
 

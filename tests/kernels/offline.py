@@ -10,20 +10,13 @@ from unittest import mock
 
 import numba
 import numpy as np
-from numba import cuda
 from numba.cuda import compiler, dispatcher
-from numba.cuda.simulator.kernel import FakeCUDAKernel
+
+from kernels import target
+from kernels.target import ptx
+from kernels.target.gpu import for_cuda
 
 CAPABILITIES = ((7, 5), (8, 6), (8, 9), (9, 0))
-
-
-def with_devices(fn, wrap):
-    """`fn` with every device function that it can see, and that those can see, wrapped for another compiler."""
-    seen = dict(fn.__globals__)
-    for name, value in fn.__globals__.items():
-        if name in fn.__code__.co_names and hasattr(value, "fn") and type(value).__name__ == "Device":
-            seen[name] = wrap(with_devices(value.fn, wrap))
-    return types.FunctionType(fn.__code__, seen, fn.__name__, fn.__defaults__, fn.__closure__)
 
 
 def signature(args) -> tuple:
@@ -31,19 +24,23 @@ def signature(args) -> tuple:
     return tuple(numba.int64 if isinstance(a, int) else numba.typeof(a) for a in args)
 
 
-def compile_ptx(kernel) -> dict[tuple[int, int], str]:
+def compile_for(kernel, capabilities=CAPABILITIES) -> dict[tuple[int, int], str]:
     """PTX of a registered kernel's example by compute capability: typed once, then given to NVVM for each of them.
 
     Numba asks the device in hand for its capability when it types a device function; there is none here.
     """
     _, args = kernel.example(kernel.default_block)
-    oldest = types.SimpleNamespace(compute_capability=CAPABILITIES[0])
+    oldest = types.SimpleNamespace(compute_capability=capabilities[0])
     with mock.patch.object(dispatcher, "get_current_device", lambda: oldest):
-        fn = with_devices(kernel.fn, cuda.jit(device=True))
         library, _ = compiler._compile_pyfunc_with_fixup(
-            fn, signature(args), device=False, abi="numba", cc=CAPABILITIES[0]
+            for_cuda(kernel.fn), signature(args), device=False, abi="numba", cc=capabilities[0]
         )
-    return {cc: library.get_asm_str(cc=cc) for cc in CAPABILITIES}
+    return {cc: library.get_asm_str(cc=cc) for cc in capabilities}
+
+
+def compile_ptx(kernel, cc: tuple[int, int]) -> str:
+    """PTX of a registered kernel's example for one compute capability."""
+    return compile_for(kernel, (cc,))[cc]
 
 
 @dataclass(frozen=True)
@@ -63,10 +60,10 @@ def ptxas() -> str:
     return str(found[0])
 
 
-def assemble(ptx: str, cc: tuple[int, int], folder: Path) -> Usage:
+def assemble(text: str, cc: tuple[int, int], folder: Path) -> Usage:
     """Machine code for one compute capability, and what it takes."""
     source = folder / "kernel.ptx"
-    source.write_text(ptx)
+    source.write_text(text)
     command = [ptxas(), "-v", f"-arch=sm_{cc[0]}{cc[1]}", str(source), "-o", str(folder / "kernel.cubin")]
     report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     stack, stores, loads = map(
@@ -78,16 +75,13 @@ def assemble(ptx: str, cc: tuple[int, int], folder: Path) -> Usage:
 def simulate(kernel, block) -> list[np.ndarray]:
     """Arrays of the kernel's example after a run in the simulator, thread by thread."""
     grid, args = kernel.example(block)
-    fn = with_devices(kernel.fn, lambda f: FakeCUDAKernel(f, device=True))
     with np.errstate(all="ignore"):
-        FakeCUDAKernel(fn, device=False)[grid, block](*args)
+        ptx.simulate(kernel, grid, block, args)
     return [a for a in args if isinstance(a, np.ndarray)]
 
 
 def launch_example(kernel, block) -> list[np.ndarray]:
     """Arrays of the kernel's example after a launch on the current target."""
-    from kernels import target
-
     grid, args = kernel.example(block)
     held = [target.to_device(a) if isinstance(a, np.ndarray) else a for a in args]
     target.run([kernel[grid, block].bind(*held)])

@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 from judges import assert_close
-from offline import CAPABILITIES, assemble, compile_ptx, launch_example, simulate
+from offline import CAPABILITIES, assemble, compile_for, launch_example, simulate
 
 import kernels
 from kernels.pairs import KERNELS
@@ -107,7 +107,7 @@ def test_agrees_with_the_simulator(name):
 @EACH
 def test_compiles_for_four_gpus(name, tmp_path):
     """PTX without a GPU, no float64 in it, and machine code that spills nothing."""
-    compiled = compile_ptx(KERNELS[name])
+    compiled = compile_for(KERNELS[name])
     assert tuple(compiled) == CAPABILITIES == ((7, 5), (8, 6), (8, 9), (9, 0))
     for cc, ptx in compiled.items():
         assert f".target sm_{cc[0]}{cc[1]}" in ptx
