@@ -25,7 +25,7 @@ class LossView:
     run_dir: directory whose `<basename>.loss.json` is read; it need not exist yet.
     vocab, steps: size of the vocabulary and planned number of steps; without them the run's config.json is asked, and
     what it does not say is not drawn.
-    smooth: span of the moving average in steps; by default a tenth of the planned steps, within 8 and 200, else 20.
+    smooth: span of the moving average in steps; by default a twentieth of the planned steps, within 8 and 200, else 20.
     """
 
     def __init__(self, run_dir, *, vocab: int | None = None, steps: int | None = None, smooth: int | None = None):
@@ -39,7 +39,7 @@ class LossView:
 
     def _span(self) -> int:
         planned = self.curve.steps
-        return self._smooth or (min(max(planned // 10, 8), 200) if planned else 20)
+        return self._smooth or (min(max(planned // 20, 8), 200) if planned else 20)
 
     @property
     def widget(self):
