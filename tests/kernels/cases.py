@@ -98,6 +98,7 @@ EMBED = Op(
     incoming={"dout": "out"},
     grads={"dwte": "wte", "dwpe": "wpe"},
     difference_sizes={"blocks": {"B": 3, "T": 5, "C": 4, "V": 3}},
+    wide={"B": 3, "T": 230, "C": 130, "V": 11},
 )
 
 TOKEN = Op(
@@ -112,6 +113,7 @@ TOKEN = Op(
     incoming={"dout": "out"},
     grads={"dwte": "wte"},
     difference_sizes=EMBED.difference_sizes,
+    wide=EMBED.wide,
 )
 
 
@@ -131,6 +133,7 @@ POSITION = Op(
     incoming={"dout": "out"},
     grads={"dinp": "inp", "dwpe": "wpe"},
     difference_sizes={"blocks": {"B": 3, "T": 5, "C": 4}},
+    wide={"B": 3, "T": 230, "C": 130},
 )
 
 # ---------------------------------------------------------------- layer norm
@@ -161,6 +164,7 @@ LAYERNORM = Op(
     grads={"dinp": "inp", "dgamma": "gamma", "dbeta": "beta"},
     zero_scale=lambda x: {"dinp": float(np.linalg.norm(x["dout"] * x["gamma"] * x["rstd"][:, None]))},
     difference_sizes={"blocks": {"N": 6, "C": 11}},
+    wide={"N": 700, "C": 130},
 )
 
 
@@ -195,6 +199,7 @@ MLP = Op(
     scratch=("dpre",),
     scratch_paths=("production", "ourgemm", "named"),
     difference_sizes={"blocks": {"N": 5, "C": 4}, "large": {"N": 4, "C": 3, "scale": 6.0}},
+    wide={"N": 700, "C": 130},
 )
 
 GELU = Op(
@@ -209,6 +214,7 @@ GELU = Op(
     incoming={"dact": "act"},
     grads={"dpre": "pre"},
     difference_sizes={"blocks": {"N": 6, "C": 11}},
+    wide={"N": 700, "C": 130},
 )
 
 # ---------------------------------------------------------------- residual
@@ -225,6 +231,7 @@ RESIDUAL = Op(
     incoming={"dout": "out"},
     grads={"da": "a", "db": "b"},
     difference_sizes={"blocks": {"N": 6, "C": 11}},
+    wide={"N": 700, "C": 130},
 )
 
 # ---------------------------------------------------------------- loss
@@ -267,6 +274,7 @@ LOSS = Op(
     scratch=("dlogits",),
     scratch_paths=("production", "ourgemm"),
     difference_sizes=SMALL_VOCAB,
+    wide={"B": 3, "T": 230, "C": 200, "V": 300},
 )
 
 HEAD = Op(
@@ -284,6 +292,7 @@ HEAD = Op(
     incoming={"dlogits": "logits"},
     grads={"dinp": "inp", "dhead": "head"},
     difference_sizes={"blocks": {"N": 4, "C": 5, "V": 6}, "large": {"N": 4, "C": 5, "V": 6, "scale": 60.0}},
+    wide={"N": 700, "C": 200, "V": 300},
 )
 
 
@@ -307,4 +316,5 @@ XENT = Op(
     incoming={"dlosses": "losses"},
     grads={"dlogits": "logits"},
     difference_sizes=SMALL_VOCAB,
+    wide={"B": 3, "T": 230, "C": 130, "V": 300},
 )

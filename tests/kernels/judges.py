@@ -41,6 +41,7 @@ class Op:
     zero_scale(x) -> gradient -> size of the terms whose sum is zero, where the true gradient is zero by cancellation.
     fixture: file name in fixtures, without suffix, if it is not the name.
     difference_sizes: smaller sizes, by shape, for the finite differences.
+    wide: sizes at which the CPU target deals the work out to several workers, for the rule that bits stay the same.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Op:
     zero_scale: Callable = lambda x: {}
     fixture: str = ""
     difference_sizes: dict = field(default_factory=dict)
+    wide: dict = field(default_factory=dict)
 
 
 def is_float(a) -> bool:
@@ -111,9 +113,9 @@ def assert_unchanged(x: dict, after: dict, names) -> None:
             assert x[n].tobytes() == after[n].tobytes(), f"{n} was changed"
 
 
-def forward_case(op: Op, shape: str, seed: int) -> tuple[dict, dict]:
+def forward_case(op: Op, shape: str, seed: int, sizes: dict | None = None) -> tuple[dict, dict]:
     """(x with poisoned results, the reference's results)."""
-    x = op.make(np.random.default_rng([seed, *map(ord, shape)]), **op.shapes[shape])
+    x = op.make(np.random.default_rng([seed, *map(ord, shape)]), **(sizes or op.shapes[shape]))
     want = op.reference_forward(widen(x))
     return x | {n: poison(a.shape) for n, a in want.items()}, want
 
@@ -166,11 +168,19 @@ def judge_adds(op: Op, path: str, shape: str, seed: int = 0) -> None:
         assert (np.abs(full[n] - (x[n] + once[n])) <= 1e-5 * size.max()).all(), f"{op.name} {path}: {n} is not added to"
 
 
-def judge_bits(op: Op, path: str, shape: str, seed: int = 0) -> None:
-    """The same bits from two runs and from 1, 2 and 3 workers."""
+def tasks(build: Callable, names: tuple[str, ...], x: dict) -> list[int]:
+    """Into how many tasks the target cuts each of the launches."""
+    args = (target.to_device(x[n].copy()) if isinstance(x[n], np.ndarray) else x[n] for n in names)
+    return [len(one.tasks) for one in build(*args)]
+
+
+def judge_bits(op: Op, path: str, shape: str = "blocks", seed: int = 0) -> None:
+    """The same bits from two runs and from 1, 2 and 3 workers, at sizes that give several workers something to do."""
     forward, backward = op.paths[path]
-    x, want = forward_case(op, shape, seed)
-    y, _ = backward_case(op, shape, seed)
+    x, want = forward_case(op, shape, seed, op.wide)
+    y, _ = backward_case(op, shape, seed, op.wide)
+    if op.wide and target.current() == "cpu":
+        assert max(tasks(forward, op.fwd_args, x)) > 1 and max(tasks(backward, op.bwd_args, y)) > 1, "one task only"
     before, seen = target.threads(), {}
     try:
         for workers in (1, 1, 2, 3):

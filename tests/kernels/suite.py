@@ -43,7 +43,7 @@ def pair_tests(*ops: Op) -> dict:
 
     @pytest.mark.parametrize(("op", "path"), paths)
     def test_same_bits(op, path):
-        judge_bits(op, path, "blocks")
+        judge_bits(op, path)
 
     @pytest.mark.parametrize(("op", "shape"), references)
     def test_reference_against_differences(op, shape):
