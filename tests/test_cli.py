@@ -13,6 +13,7 @@ import pytest
 from andrea_lab.checkpoint import single
 from andrea_lab.cli import main
 from andrea_lab.commands.show import printable
+from andrea_lab.commands.train import Meter
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import config
 
@@ -258,3 +259,12 @@ def test_the_installed_command_ends_cleanly_on_ctrl_c(here):
     step, _ = single.read_header(max((here / "r").glob("step_*.bin")))
     entries = read_log(here / "r" / "r.loss.json").entries
     assert [entry["step"] for entry in entries] == list(range(1, step + 1))
+
+
+def test_the_meter_averages_loss_speed_and_time_left():
+    meter = Meter(steps=1000)
+    first = meter.add({"step": 1, "loss": 5.0, "tokens": 2048, "ms": 500.0})
+    assert first == "step    1/1000  loss 5.000  smoothed 5.000  4,096 tokens/s  8 min left"
+    for step in range(2, 951):
+        line = meter.add({"step": step, "loss": 2.0, "tokens": 2048, "ms": 250.0})
+    assert line == "step  950/1000  loss 2.000  smoothed 2.000  8,192 tokens/s  12 s left"

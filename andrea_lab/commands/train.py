@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os.path import abspath
 from pathlib import Path
-from time import monotonic
 from typing import Annotated
 
 import typer
@@ -57,24 +56,24 @@ def train(
 
 
 class Meter:
-    """Follows a run: smoothed loss, tokens a second, seconds left."""
+    """Follows a run: loss, tokens a second and seconds left, averaged over the last SMOOTH steps or so."""
 
     def __init__(self, steps: int):
-        self.steps, self.smooth, self.weight, self.tokens = steps, 0.0, 0.0, 0
-        self.started = monotonic()
+        self.steps, self.weight = steps, 0.0
+        self.sums = dict.fromkeys(("loss", "tokens", "ms"), 0.0)
 
     def add(self, entry: dict) -> str:
         """Take an entry, return the line to show."""
         keep = 1 - 1 / SMOOTH
-        self.smooth = keep * self.smooth + (1 - keep) * entry["loss"]
         self.weight = keep * self.weight + (1 - keep)
-        self.tokens += entry["tokens"]
-        seconds = max(monotonic() - self.started, 1e-9)
-        left = seconds / entry["step"] * (self.steps - entry["step"])
+        for key in self.sums:
+            self.sums[key] = keep * self.sums[key] + (1 - keep) * entry[key]
+        loss, tokens, ms = (value / self.weight for value in self.sums.values())
+        left = (self.steps - entry["step"]) * ms / 1e3
         clock = f"{left:.0f} s left" if left < 100 else f"{left / 60:.0f} min left"
         return (
             f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  loss {entry['loss']:.3f}  "
-            f"smoothed {self.smooth / self.weight:.3f}  {self.tokens / seconds:,.0f} tokens/s  {clock}"
+            f"smoothed {loss:.3f}  {1e3 * tokens / ms:,.0f} tokens/s  {clock}"
         )
 
 
@@ -95,7 +94,7 @@ def _progress(config, folder: Path, silent: bool) -> Iterator[Callable[[dict], N
         every = max(1, steps // PLAIN_LINES)
 
         def plain(entry: dict) -> None:
-            if not meter.tokens:
+            if not meter.weight:
                 print(title)
             line = meter.add(entry)
             if entry["step"] % every == 0 or entry["step"] in (1, steps):
