@@ -1,5 +1,6 @@
 """Small things around a lesson's run: a folder that is always new, and text that is safe to print."""
 
+import textwrap
 from pathlib import Path
 
 from andrea_lab.paths import runs_dir
@@ -22,6 +23,6 @@ def fresh_run(name: str) -> Path:
 
 
 def readable(text: str, width: int = 92) -> str:
-    """`text` in lines of `width` characters; what would not print as one visible ASCII character shows as a dot."""
+    """`text` in lines of at most `width` characters, a / for a line end; what is not visible ASCII shows as a dot."""
     shown = "".join(c if " " <= c <= "~" else "·" for c in text.replace("\n", " / "))
-    return "\n".join(shown[at : at + width] for at in range(0, len(shown), width))
+    return "\n".join(textwrap.wrap(shown, width, replace_whitespace=False, break_on_hyphens=False))

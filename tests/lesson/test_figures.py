@@ -40,5 +40,6 @@ def test_a_run_is_fresh_every_time(tmp_path, monkeypatch):
     assert first.name == second.name == "start-here"
 
 
-def test_readable_text_is_visible_ascii_in_lines_of_one_width():
-    assert readable("ab\ncd\x07é�", 4) == "ab /\n cd·\n··"
+def test_readable_text_is_visible_ascii_in_lines_of_limited_width():
+    assert readable("ab\ncd\x07é\ufffd ef", 6) == "ab /\ncd···\nef"
+    assert readable("abcdefgh", 5) == "abcde\nfgh"
