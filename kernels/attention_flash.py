@@ -11,6 +11,7 @@ from functools import cache, partial
 import numpy as np
 from numba import cuda, float32
 
+from kernels.matmul import at
 from kernels.registry import cdiv, register, wave
 from kernels.target import KernelError, kernel
 
@@ -76,20 +77,25 @@ def make_forward(HS):
         if i0 + tx < T:
             for d in range(HS):
                 qi[d] = q[r0 + i0 + tx, c0 + d] * scale
+        for j in range(TILE):
+            for d in range(HS + tx, HP, TILE):
+                Ks[j, d] = float32(0.0)
+                Vs[j, d] = float32(0.0)
         m = float32(-1e30)
         norm = float32(0.0)
         for kt in range(cuda.blockIdx.x + 1):
             k0 = kt * TILE
             cuda.syncthreads()
-            for j in range(TILE):
-                for d in range(tx, HP, TILE):
-                    kj = float32(0.0)
-                    vj = float32(0.0)
-                    if k0 + j < T and d < HS:
-                        kj = k[r0 + k0 + j, c0 + d]
-                        vj = v[r0 + k0 + j, c0 + d]
-                    Ks[j, d] = kj
-                    Vs[j, d] = vj
+            if k0 + TILE <= T:
+                for j in range(TILE):
+                    for d in range(tx, HS, TILE):
+                        Ks[j, d] = k[r0 + k0 + j, c0 + d]
+                        Vs[j, d] = v[r0 + k0 + j, c0 + d]
+            else:
+                for j in range(TILE):
+                    for d in range(tx, HS, TILE):
+                        Ks[j, d] = at(k, r0 + k0 + j, c0 + d, r0 + T, c0 + HS)
+                        Vs[j, d] = at(v, r0 + k0 + j, c0 + d, r0 + T, c0 + HS)
             cuda.syncthreads()
             for j0 in range(0, TILE, STRIP):
                 for j in range(STRIP):
@@ -122,8 +128,9 @@ def make_forward(HS):
                 for d in range(STRIP):
                     total[d0 + d] = a[d]
         if i0 + tx < T:
+            inv = float32(1.0) / norm
             for d in range(HS):
-                out[r0 + i0 + tx, c0 + d] = total[d] / norm
+                out[r0 + i0 + tx, c0 + d] = total[d] * inv
             lse[b, h, i0 + tx] = m + math.log(norm)
 
     return k_flash_fwd
@@ -167,18 +174,17 @@ def make_backward(HS):
         h = cuda.blockIdx.x
         r0 = b * T
         c0 = h * HS
+        for j in range(TILE):
+            for d in range(HS + tx, HP, TILE):
+                Ks[j, d] = float32(0.0)
+                Vs[j, d] = float32(0.0)
         for qt in range((T + TILE - 1) // TILE):
             i0 = qt * TILE
             cuda.syncthreads()
             for i in range(TILE):
-                for d in range(tx, HP, TILE):
-                    x = float32(0.0)
-                    g = float32(0.0)
-                    if i0 + i < T and d < HS:
-                        x = q[r0 + i0 + i, c0 + d]
-                        g = dout[r0 + i0 + i, c0 + d]
-                    Qs[i, d] = x
-                    Ds[i, d] = g
+                for d in range(tx, HS, TILE):
+                    Qs[i, d] = at(q, r0 + i0 + i, c0 + d, r0 + T, c0 + HS)
+                    Ds[i, d] = at(dout, r0 + i0 + i, c0 + d, r0 + T, c0 + HS)
             for d in range(HP):
                 qi[d] = float32(0.0)
                 gi[d] = float32(0.0)
@@ -194,15 +200,16 @@ def make_backward(HS):
             for kt in range(qt + 1):
                 k0 = kt * TILE
                 cuda.syncthreads()
-                for j in range(TILE):
-                    for d in range(tx, HP, TILE):
-                        y = float32(0.0)
-                        z = float32(0.0)
-                        if k0 + j < T and d < HS:
-                            y = k[r0 + k0 + j, c0 + d]
-                            z = v[r0 + k0 + j, c0 + d]
-                        Ks[j, d] = y
-                        Vs[j, d] = z
+                if k0 + TILE <= T:
+                    for j in range(TILE):
+                        for d in range(tx, HS, TILE):
+                            Ks[j, d] = k[r0 + k0 + j, c0 + d]
+                            Vs[j, d] = v[r0 + k0 + j, c0 + d]
+                else:
+                    for j in range(TILE):
+                        for d in range(tx, HS, TILE):
+                            Ks[j, d] = at(k, r0 + k0 + j, c0 + d, r0 + T, c0 + HS)
+                            Vs[j, d] = at(v, r0 + k0 + j, c0 + d, r0 + T, c0 + HS)
                 cuda.syncthreads()
                 for j0 in range(0, TILE, STRIP):
                     for j in range(STRIP):

@@ -11,7 +11,7 @@ from numba import cuda, float32
 
 from kernels import blas
 from kernels.registry import cdiv, register, wave
-from kernels.target import KernelError, Launch, current, kernel
+from kernels.target import KernelError, Launch, current, device, kernel
 
 TILE = 16  # side of the square tiles of k_matmul_tiled
 EDGE = 32  # side of the tiles of k_matmul_blocked
@@ -26,6 +26,15 @@ PANEL_FLOPS = 2**24
 MOST_PANELS = 32
 
 _library = "blas"
+
+
+@device
+def at(x, i, j, rows, cols):
+    """x[i, j], or 0 beyond the edges."""
+    value = float32(0.0)
+    if i < rows and j < cols:
+        value = x[i, j]
+    return value
 
 
 def _example_naive(block):
@@ -129,27 +138,47 @@ def make_blocked(ta=False, tb=False, add=False, rows=ROWS["cpu"]):
         col0 = cuda.blockIdx.x * EDGE
         for i in range(ROWS):
             acc[i] = float32(0.0)
+        a_rows = M  # A and B as they lie
+        a_cols = K
+        if TA:
+            a_rows = K
+            a_cols = M
+        b_rows = K
+        b_cols = N
+        if TB:
+            b_rows = N
+            b_cols = K
         for t in range((K + EDGE - 1) // EDGE):
             k0 = t * EDGE
-            for p in range(ROWS):
-                r = p * STEP + ty
-                a = float32(0.0)
-                if TA:
-                    if k0 + r < K and row0 + tx < M:
-                        a = A[k0 + r, row0 + tx]
-                else:
-                    if row0 + r < M and k0 + tx < K:
-                        a = A[row0 + r, k0 + tx]
-                As[r, tx] = a
-                b = float32(0.0)
-                if TB:
-                    if col0 + r < N and k0 + tx < K:
-                        b = B[col0 + r, k0 + tx]
-                    Bs[tx, r] = b
-                else:
-                    if k0 + r < K and col0 + tx < N:
-                        b = B[k0 + r, col0 + tx]
-                    Bs[r, tx] = b
+            a_row = row0  # corners of the two tiles
+            a_col = k0
+            if TA:
+                a_row = k0
+                a_col = row0
+            b_row = k0
+            b_col = col0
+            if TB:
+                b_row = col0
+                b_col = k0
+            if a_row + EDGE <= a_rows and a_col + EDGE <= a_cols:
+                for p in range(ROWS):
+                    As[p * STEP + ty, tx] = A[a_row + p * STEP + ty, a_col + tx]
+            else:
+                for p in range(ROWS):
+                    As[p * STEP + ty, tx] = at(A, a_row + p * STEP + ty, a_col + tx, a_rows, a_cols)
+            inside = b_row + EDGE <= b_rows and b_col + EDGE <= b_cols
+            if TB and inside:
+                for p in range(ROWS):
+                    Bs[tx, p * STEP + ty] = B[b_row + p * STEP + ty, b_col + tx]
+            elif TB:
+                for p in range(ROWS):
+                    Bs[tx, p * STEP + ty] = at(B, b_row + p * STEP + ty, b_col + tx, b_rows, b_cols)
+            elif inside:
+                for p in range(ROWS):
+                    Bs[p * STEP + ty, tx] = B[b_row + p * STEP + ty, b_col + tx]
+            else:
+                for p in range(ROWS):
+                    Bs[p * STEP + ty, tx] = at(B, b_row + p * STEP + ty, b_col + tx, b_rows, b_cols)
             cuda.syncthreads()
             for k in range(EDGE):
                 for i in range(ROWS):

@@ -7,21 +7,12 @@ takes gemm(). The kernels here do each direction in one launch: k_proj_* row by 
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import gemm, together
+from kernels.matmul import at, gemm, together
 from kernels.registry import ANY_BLOCK, Pair, cdiv, register, wave
-from kernels.target import device, kernel
+from kernels.target import kernel
 
 NT = 128
 TILE = 16  # side of the tiles; a block is TILE x TILE threads, one element of a result each
-
-
-@device
-def at(x, i, j, rows, cols):
-    """x[i, j], or 0 beyond the edges."""
-    value = float32(0.0)
-    if i < rows and j < cols:
-        value = x[i, j]
-    return value
 
 
 def tiles(rows, cols):

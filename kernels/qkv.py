@@ -6,8 +6,8 @@ The training path takes gemm(), three products forward and six backward.
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import gemm, together
-from kernels.projection import TILE, at, tiles
+from kernels.matmul import at, gemm, together
+from kernels.projection import TILE, tiles
 from kernels.registry import Pair, cdiv, register, wave
 from kernels.target import kernel
 
