@@ -14,6 +14,7 @@ from kernels.registry import ANY_BLOCK, cdiv, register, wave
 from kernels.target import KernelError, device, kernel
 
 NT = 256
+FLAT = 1024  # threads of a block where each thread has one element
 LANES = 256  # columns of the fixed tree: sums depend on the length of the vector, never on the block
 ROWS = 64
 CHUNK = LANES * ROWS  # elements that one block sums
@@ -192,14 +193,14 @@ def norm(grads, partial, hp):
 
 def scale_by_count(grads, hp):
     """Launch of k_scale_grads on grads (n,)."""
-    return [k_scale_grads[cdiv(grads.size, NT), NT].bind(grads, hp, grads.size)]
+    return [k_scale_grads[cdiv(grads.size, FLAT), FLAT].bind(grads, hp, grads.size)]
 
 
 def scale_to_norm(grads, hp):
     """Launch of k_grad_scale on grads (n,), after `norm`."""
-    return [k_grad_scale[cdiv(grads.size, NT), NT].bind(grads, hp, grads.size)]
+    return [k_grad_scale[cdiv(grads.size, FLAT), FLAT].bind(grads, hp, grads.size)]
 
 
 def zero(*arrays):
     """Launches that set each array, of any shape, to zero."""
-    return [k_zero_grads[cdiv(a.size, NT), NT].bind(a.reshape(-1), a.size) for a in arrays]
+    return [k_zero_grads[cdiv(a.size, FLAT), FLAT].bind(a.reshape(-1), a.size) for a in arrays]

@@ -3,10 +3,9 @@
 import numpy as np
 from numba import cuda, float32
 
-from kernels.registry import ANY_BLOCK, Pair, cdiv, register, tokens, wave
+from kernels.registry import ANY_BLOCK, Pair, cdiv, register, row_block, tokens, wave
 from kernels.target import current, kernel
 
-NT = 128
 COLS = 64  # columns of a block that walks all rows
 SLICES = 16  # on a GPU, groups of token ids that walk the rows side by side
 
@@ -202,13 +201,13 @@ def k_position_dweight(dout, dwpe, B, T, C):
 def forward(tokens, wte, wpe, out):
     """One launch: out (B*T, C) = wte[tokens] + wpe[positions]. One kernel is the production path too."""
     (N, C), T = out.shape, tokens.shape[1]
-    return [k_embed_fwd[N, NT].bind(tokens, wte, wpe, out, T, C)]
+    return [k_embed_fwd[N, row_block(C)].bind(tokens, wte, wpe, out, T, C)]
 
 
 def backward(tokens, dout, dwte, dwpe):
     """Launches that add to dwte and dwpe."""
     (B, T), C = tokens.shape, dout.shape[1]
-    return [*token_backward(tokens, dout, dwte), k_position_dweight[T, NT].bind(dout, dwpe, B, T, C)]
+    return [*token_backward(tokens, dout, dwte), k_position_dweight[T, row_block(C)].bind(dout, dwpe, B, T, C)]
 
 
 def named_backward(tokens, dout, dwte, dwpe):
@@ -220,7 +219,7 @@ def named_backward(tokens, dout, dwte, dwpe):
 def token_forward(tokens, wte, out):
     """out (B*T, C) = wte[tokens]."""
     (N, C), T = out.shape, tokens.shape[1]
-    return [k_token_fwd[N, NT].bind(tokens, wte, out, T, C)]
+    return [k_token_fwd[N, row_block(C)].bind(tokens, wte, out, T, C)]
 
 
 def token_backward(tokens, dout, dwte):
@@ -233,13 +232,13 @@ def token_backward(tokens, dout, dwte):
 def position_forward(inp, wpe, out, T):
     """out (B*T, C) = inp + wpe[positions]; T is the length of a sequence."""
     N, C = inp.shape
-    return [k_position_fwd[N, NT].bind(inp, wpe, out, T, C)]
+    return [k_position_fwd[N, row_block(C)].bind(inp, wpe, out, T, C)]
 
 
 def position_backward(dout, dinp, dwpe, T):
     """Adds to dinp and dwpe."""
     N, C = dout.shape
-    return [k_position_bwd[T, NT].bind(dout, dinp, dwpe, N // T, T, C)]
+    return [k_position_bwd[T, row_block(C)].bind(dout, dinp, dwpe, N // T, T, C)]
 
 
 PAIRS = (

@@ -8,7 +8,7 @@ from numba import cuda, float32
 from kernels.registry import Pair, cdiv, register, wave
 from kernels.target import kernel
 
-NT = 128  # threads of a block that reduces a row; the tree over them fixes the order of the sum
+NT = 32  # threads of a block that reduces a row; the tree over them fixes the order of the sum
 COLS, SLICES = 32, 8  # block of the column sums: COLS columns, rows dealt to SLICES threads each
 
 EPS = 1e-5
@@ -27,8 +27,8 @@ def k_layernorm_fwd(inp, gamma, beta, out, mean, rstd, C, eps):
 
     Maths: xhat = (inp - mean) * rstd, rstd = 1 / sqrt(variance + eps), out = xhat * gamma + beta.
     Shapes: inp, out (N, C); gamma, beta (C,); mean, rstd (N,).
-    Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared memory: 128 floats, for the tree that adds the threads' sums.
+    Threads: block n owns row n; thread t takes columns t, t + 32, ...
+    Shared memory: 32 floats, for the tree that adds the threads' sums.
     Reads + writes: 3 reads + 1 write of the row (mean, variance, result), gamma and beta once a row.
     Saves: mean and rstd; with inp they give xhat again.
     Changed: against a one-pass version, the variance is summed from (inp - mean), so a large mean cancels nothing.
@@ -84,8 +84,8 @@ def k_layernorm_bwd(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, N, C):
     dgamma += dout * xhat, dbeta += dout.
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
     Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp; block N + b owns the
-    columns 128 b to 128 b + 127 of dgamma and dbeta, a thread walks its column row by row.
-    Shared memory: 2 x 128 floats, for the trees of a row's two means.
+    columns 32 b to 32 b + 31 of dgamma and dbeta, a thread walks its column row by row.
+    Shared memory: 2 x 32 floats, for the trees of a row's two means.
     Reads + writes: a row block reads inp and dout twice, reads and writes dinp; a column block reads inp and dout
     once more.
     Saves: nothing; uses mean and rstd from forward (and inp).
@@ -145,8 +145,8 @@ def k_layernorm_dinp(inp, gamma, mean, rstd, dout, dinp, C):
 
     Maths: with d = dout * gamma, dinp += rstd * (d - mean(d) - xhat * mean(d * xhat)).
     Shapes: inp, dout, dinp (N, C); gamma (C,); mean, rstd (N,).
-    Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared memory: 2 x 128 floats.
+    Threads: block n owns row n; thread t takes columns t, t + 32, ...
+    Shared memory: 2 x 32 floats.
     Reads + writes: inp and dout read twice, dinp read and written.
     Saves: nothing.
     """
@@ -239,8 +239,8 @@ def k_layernorm_bwd_atomic(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C)
 
     Maths: as k_layernorm_bwd; every row adds to dgamma and dbeta as it comes.
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
-    Threads: block n owns row n; thread t takes columns t, t + 128, ...
-    Shared memory: 2 x 128 floats.
+    Threads: block n owns row n; thread t takes columns t, t + 32, ...
+    Shared memory: 2 x 32 floats.
     Reads + writes: inp and dout read twice, dinp read and written, two atomic additions.
     Saves: nothing.
     Changed: against k_layernorm_bwd, inp and dout are read less often, but the rows reach dgamma in whatever order

@@ -10,7 +10,7 @@ import numpy as np
 from numba import cuda, float32
 
 from kernels.matmul import gemm
-from kernels.registry import ANY_BLOCK, Pair, register, tokens, wave
+from kernels.registry import ANY_BLOCK, Pair, register, row_block, tokens, wave
 from kernels.target import device, kernel
 
 NT = 128  # threads of a block that reduces a row of logits; the tree over them fixes the order of the sum
@@ -280,15 +280,22 @@ def k_xent_bwd(logits, targets, lse, dlosses, dlogits, T, V):
 
     Maths: dlogits += (softmax - onehot) * dlosses, where the target is not ignored.
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
-    Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
+    Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...; one thread then takes away the one-hot.
     Shared memory: none.
     Reads + writes: 2 reads + 1 write, one exponential.
     Saves: nothing; uses lse from forward (and logits).
     """
     row = cuda.blockIdx.x
     target = targets[row // T, row % T]
+    shift = lse[row]
+    scale = dlosses[row]
+    if target < 0:
+        scale = float32(0.0)
     for v in range(cuda.threadIdx.x, V, cuda.blockDim.x):
-        dlogits[row, v] += dlogit(logits[row, v], lse[row], dlosses[row], v, target)
+        dlogits[row, v] += math.exp(logits[row, v] - shift) * scale
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0 and target >= 0:
+        dlogits[row, target] -= scale
 
 
 @register(ANY_BLOCK, _example_xent_bwd)
@@ -298,7 +305,7 @@ def k_xent_dlogits(logits, targets, lse, dlosses, dlogits, T, V):
 
     Maths: dlogits = (softmax - onehot) * dlosses, 0 in ignored rows; dlogits may be the array logits itself.
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
-    Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
+    Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...; one thread then takes away the one-hot.
     Shared memory: none.
     Reads + writes: 1 read + 1 write, one exponential.
     Saves: nothing; uses lse from forward (and logits).
@@ -306,8 +313,15 @@ def k_xent_dlogits(logits, targets, lse, dlosses, dlogits, T, V):
     """
     row = cuda.blockIdx.x
     target = targets[row // T, row % T]
+    shift = lse[row]
+    scale = dlosses[row]
+    if target < 0:
+        scale = float32(0.0)
     for v in range(cuda.threadIdx.x, V, cuda.blockDim.x):
-        dlogits[row, v] = dlogit(logits[row, v], lse[row], dlosses[row], v, target)
+        dlogits[row, v] = math.exp(logits[row, v] - shift) * scale
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0 and target >= 0:
+        dlogits[row, target] -= scale
 
 
 # ---------------------------------------------------------------- launches
@@ -322,7 +336,7 @@ def backward(inp, head, targets, logits, lse, dlosses, dlogits, dinp, dhead):
     """Launches that overwrite the scratch dlogits (N, V), which may be logits itself, and add to dinp and dhead."""
     (N, V), T = logits.shape, targets.shape[1]
     return [
-        k_xent_dlogits[N, NT].bind(logits, targets, lse, dlosses, dlogits, T, V),
+        k_xent_dlogits[N, row_block(V)].bind(logits, targets, lse, dlosses, dlogits, T, V),
         *head_backward(inp, head, dlogits, dinp, dhead),
     ]
 
@@ -370,7 +384,7 @@ def xent_forward(logits, targets, lse, losses):
 def xent_backward(logits, targets, lse, dlosses, dlogits):
     """One launch that adds to dlogits."""
     (N, V), T = logits.shape, targets.shape[1]
-    return [k_xent_bwd[N, NT].bind(logits, targets, lse, dlosses, dlogits, T, V)]
+    return [k_xent_bwd[N, row_block(V)].bind(logits, targets, lse, dlosses, dlogits, T, V)]
 
 
 PAIRS = (

@@ -10,7 +10,7 @@ from numba import cuda, float32
 
 from kernels.matmul import gemm
 from kernels.projection import PROJ
-from kernels.registry import ANY_BLOCK, Pair, register, wave
+from kernels.registry import ANY_BLOCK, Pair, register, row_block, wave
 from kernels.target import device, kernel
 
 NT = 128
@@ -206,7 +206,7 @@ def backward(inp, w1, w2, pre, act, dout, dpre, dinp, dw1, dw2):
     return [
         *gemm(act, dout, dw2, ta=True, add=True),
         *gemm(dout, w2, dpre, tb=True),
-        k_gelu_bwd_inplace[N, NT].bind(pre, dpre, F),
+        k_gelu_bwd_inplace[N, row_block(F)].bind(pre, dpre, F),
         *gemm(inp, dpre, dw1, ta=True, add=True),
         *gemm(dpre, w1, dinp, tb=True, add=True),
     ]
@@ -227,13 +227,13 @@ def named_backward(inp, w1, w2, pre, act, dout, dpre, dinp, dw1, dw2):
 def gelu_forward(pre, act):
     """One launch: act (N, F) = gelu(pre)."""
     N, F = pre.shape
-    return [k_gelu_fwd[N, NT].bind(pre, act, F)]
+    return [k_gelu_fwd[N, row_block(F)].bind(pre, act, F)]
 
 
 def gelu_backward(pre, dact, dpre):
     """One launch that adds to dpre (N, F)."""
     N, F = pre.shape
-    return [k_gelu_bwd[N, NT].bind(pre, dact, dpre, F)]
+    return [k_gelu_bwd[N, row_block(F)].bind(pre, dact, dpre, F)]
 
 
 PAIRS = (

@@ -142,6 +142,11 @@ def tokens(*shape: int, vocab: int, seed: int = 1) -> np.ndarray:
     return ((i * i * 31 + i * 7 * seed + seed) % 1009 % vocab).astype(np.int32).reshape(shape)
 
 
+def row_block(columns: int) -> int:
+    """Threads for a row of so many columns: one a column, whole warps, at most 1,024."""
+    return min(1024, cdiv(columns, 32) * 32)
+
+
 def cdiv(a: int, b: int) -> int:
     """a / b rounded up."""
     return -(-a // b)

@@ -3,66 +3,65 @@
 import numpy as np
 from numba import cuda
 
-from kernels.registry import ANY_BLOCK, Pair, register, wave
+from kernels.registry import ANY_BLOCK, Pair, cdiv, register, wave
 from kernels.target import kernel
 
-NT = 128
+NT = 1024
 
 
 def _example_fwd(block):
-    return 3, (wave(3, 150), wave(3, 150, seed=2), np.zeros((3, 150), np.float32), 150)
+    return cdiv(1500, block), (wave(1500), wave(1500, seed=2), np.zeros(1500, np.float32), 1500)
 
 
 @register(ANY_BLOCK, _example_fwd)
 @kernel
-def k_residual_add(a, b, out, C):
+def k_residual_add(a, b, out, n):
     """Add a branch to the stream.
 
     Maths: out = a + b.
-    Shapes: a, b, out (N, C).
-    Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
+    Shapes: a, b, out (n,), the N x C elements in a row.
+    Threads: one element a thread.
     Shared memory: none.
     Reads + writes: 2 reads + 1 write.
     Saves: nothing; the gradient of a sum needs no value.
     """
-    row = cuda.blockIdx.x
-    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
-        out[row, j] = a[row, j] + b[row, j]
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i] + b[i]
 
 
 def _example_bwd(block):
-    return 3, (wave(3, 150), wave(3, 150, seed=2), wave(3, 150, seed=3), 150)
+    return cdiv(1500, block), (wave(1500), wave(1500, seed=2), wave(1500, seed=3), 1500)
 
 
 @register(ANY_BLOCK, _example_bwd)
 @kernel
-def k_residual_add_bwd(dout, da, db, C):
+def k_residual_add_bwd(dout, da, db, n):
     """Both branches get the whole gradient.
 
     Maths: da += dout; db += dout.
-    Shapes: dout, da, db (N, C).
-    Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
+    Shapes: dout, da, db (n,), the N x C elements in a row.
+    Threads: one element a thread.
     Shared memory: none.
     Reads + writes: 3 reads + 2 writes.
     Saves: nothing.
     """
-    row = cuda.blockIdx.x
-    for j in range(cuda.threadIdx.x, C, cuda.blockDim.x):
-        d = dout[row, j]
-        da[row, j] += d
-        db[row, j] += d
+    i = cuda.grid(1)
+    if i < n:
+        d = dout[i]
+        da[i] += d
+        db[i] += d
 
 
 def forward(a, b, out):
     """One launch: out (N, C) = a + b."""
-    N, C = out.shape
-    return [k_residual_add[N, NT].bind(a, b, out, C)]
+    return [k_residual_add[cdiv(out.size, NT), NT].bind(a.reshape(-1), b.reshape(-1), out.reshape(-1), out.size)]
 
 
 def backward(dout, da, db):
     """One launch that adds dout to da and to db."""
-    N, C = dout.shape
-    return [k_residual_add_bwd[N, NT].bind(dout, da, db, C)]
+    launch = k_residual_add_bwd[cdiv(dout.size, NT), NT]
+    return [launch.bind(dout.reshape(-1), da.reshape(-1), db.reshape(-1), dout.size)]
 
 
 PAIR = Pair(
