@@ -11,14 +11,14 @@ from functools import cache, partial
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import at
+from kernels.matmul import at, wide_vectors
 from kernels.registry import cdiv, register, wave
 from kernels.target import KernelError, kernel
 
 TILE = 32  # threads of a block; queries and keys of a tile
-STRIP = (
-    2  # running sums a thread keeps in registers while it walks a tile: 32 threads x 2 fill half of 16 AVX2 registers
-)
+# Running sums that a thread keeps in registers while it walks a tile: 32 threads times 2 fill half of the 16 vector
+# registers of AVX2, times 8 half of the 32 twice as wide ones of AVX-512. Sums have one order for any number.
+STRIP = 8 if wide_vectors() else 2
 MAX_HS = 64
 
 
@@ -38,8 +38,9 @@ def _example_backward(HS, block):
 
 
 @cache
-def make_forward(HS):
-    """k_flash_fwd for heads of HS columns."""
+def make_forward(HS, strip=STRIP):
+    """k_flash_fwd for heads of HS columns; strip divides TILE."""
+    STRIP = strip
     HP = cdiv(HS, STRIP) * STRIP  # padded with zeros to whole strips
 
     @register((TILE,), partial(_example_forward, HS))
@@ -137,8 +138,9 @@ def make_forward(HS):
 
 
 @cache
-def make_backward(HS):
-    """k_flash_bwd for heads of HS columns."""
+def make_backward(HS, strip=STRIP):
+    """k_flash_bwd for heads of HS columns; strip divides TILE."""
+    STRIP = strip
     HP = cdiv(HS, STRIP) * STRIP
 
     @register((TILE,), partial(_example_backward, HS))

@@ -103,10 +103,12 @@ def _matmul(a, b, out, scratch):
 
 @lru_cache(maxsize=1)
 def cublas():
-    """(nvmath's cublas module, a handle, addresses of 1.0 and 0.0). Raises KernelError naming the extra to install."""
+    """(nvmath's cublas module, a handle, the array [0, 1]). Raises KernelError naming the extra to install."""
     try:
+        from numba import cuda
         from nvmath.bindings import cublas as library
 
+        cuda.current_context()  # a handle belongs to the context that is current when it is made
         handle = library.create()
     except Exception as error:  # a missing wheel, a missing libcublas and a missing driver all raise different things
         raise KernelError(

@@ -12,12 +12,20 @@ from numba import cuda, float32
 from kernels import blas
 from kernels.registry import cdiv, register, wave
 from kernels.target import KernelError, Launch, current, device, kernel
+from kernels.target.processor import processor
+
+
+def wide_vectors():
+    """Whether the CPU target compiles for vectors of 512 bits."""
+    return "+avx512f" in processor()[1].split(",")
+
 
 TILE = 16  # side of the square tiles of k_matmul_tiled
 EDGE = 32  # side of the tiles of k_matmul_blocked
-# Rows of C that one thread of k_matmul_blocked owns. On the CPU a block row is 32 lanes wide, so two rows of running
-# sums fill half of the 16 vector registers of AVX2; a GPU thread has 255 registers. Sums have one order for any number.
-ROWS = {"cpu": 2, "cuda": 8}
+# Rows of C that one thread of k_matmul_blocked owns. On the CPU a row of a block is 32 lanes wide: two rows of running
+# sums fill half of the 16 vector registers of AVX2, four a quarter of the 32 twice as wide ones of AVX-512. A GPU
+# thread has 255 registers. Sums have one order for any number.
+ROWS = {"cpu": 4 if wide_vectors() else 2, "cuda": 8}
 LIBRARIES = ("blas", "kernels")
 # A panel is one BLAS call, and every call packs the whole of B again: measured with OpenBLAS on the shapes of a step of
 # 1024 tokens, 2 panels cost 4 % of one thread's time, 4 cost 9 %, 8 cost 16 %. Small products stay whole.
@@ -102,7 +110,7 @@ def k_matmul_tiled(A, B, C, M, N, K):
 
 
 @cache
-def make_blocked(ta=False, tb=False, add=False, rows=ROWS["cpu"]):
+def make_blocked(ta=False, tb=False, add=False, rows=2):
     """k_matmul_blocked for one form of the product: ta, tb say which operand is stored transposed; add is += for =.
 
     rows (a divisor of EDGE) is the number of rows of C that a thread owns; the block is (EDGE, EDGE / rows).

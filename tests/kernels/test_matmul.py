@@ -45,7 +45,7 @@ def blocked(rows):
 
 
 BUILDS = {"naive": naive((16, 16)), "naive wide": naive((32, 8)), "tiled": tiled} | {
-    f"blocked {rows}": blocked(rows) for rows in (2, 8)
+    f"blocked {rows}": blocked(rows) for rows in (2, 4, 8)
 }
 
 
