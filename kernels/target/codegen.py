@@ -66,21 +66,14 @@ class _Codegen(numba_codegen.JITCPUCodegen):
         super()._customize_tm_options(options)
         options["opt"] = 3
 
-    def _builder(self, **settings):
+    def optimise(self, module):
+        """LLVM's -O3 without its unrolling, which would come before the vectoriser: `unroll` did what is worth it."""
         tuning = ll.create_pipeline_tuning_options(speed_level=3)
         tuning.loop_vectorization = True
         tuning.slp_vectorization = False
         tuning.loop_unrolling = False
-        for key, value in settings.items():
-            setattr(tuning, key, value)
-        return ll.create_pass_builder(self._tm, tuning)
-
-    def optimise(self, module):
-        # Vectorise first: a loop over 16 or 32 threads that is unrolled before is lost to the vectoriser. Unroll then, so
-        # that sums kept in a local array move into registers.
-        for settings in ({}, {"loop_vectorization": False, "loop_unrolling": True}):
-            builder = self._builder(**settings)
-            builder.getModulePassManager().run(module, builder)
+        builder = ll.create_pass_builder(self._tm, tuning)
+        builder.getModulePassManager().run(module, builder)
 
 
 class Context(cpu.CPUContext):

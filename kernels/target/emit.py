@@ -4,7 +4,7 @@ import ast
 import copy
 
 from .bounds import split_guards
-from .lower import Barrier, Nest, Region, Rows, Strided, Uniform, regions
+from .lower import Barrier, Choice, Region, Rows, Strided, Uniform
 from .syntax import (
     BLOCK,
     GRID,
@@ -19,10 +19,11 @@ from .syntax import (
     names,
     place,
     range_args,
-    stmt,
     store,
     target_name,
+    walk,
 )
+from .tiles import group_rows, tile_of
 
 LANE = "_t"
 
@@ -33,7 +34,7 @@ class Emitter:
     def __init__(self, program, facts, spilled, types):
         self.program, self.facts, self.spilled, self.types = program, facts, spilled, types
         self.counter = 0
-        self.rows = False
+        self.tile = None
 
     # ---- the function around the blocks
     def function(self, items):
@@ -66,10 +67,9 @@ class Emitter:
         fn.col_offset = fn.end_col_offset = 0
         return ast.fix_missing_locations(fn)
 
-    # ---- items
     def items(self, items):
-        if self.program.block[1] * self.program.block[2] > 1 and not self.rows:
-            items = group_rows(items, self.facts)
+        if self.tile is None:
+            items = group_rows(items, self.facts, self.program.block[1] * self.program.block[2] > 1)
         out = []
         for item in items:
             out += self.item(item)
@@ -80,13 +80,12 @@ class Emitter:
             return []
         if isinstance(item, Region):
             return self.region(item)
+        if isinstance(item, Choice):
+            return self.choice(item)
         if isinstance(item, Uniform):
             return [self.rewrite(item.st)]
         if isinstance(item, Rows):
-            self.rows = True
-            body = self.items(item.body)
-            self.rows = False
-            return self.row_loops(body)
+            return self.tiled(item)
         if isinstance(item, Strided):
             return self.strided(item)
         return [self.nest(item)]
@@ -101,19 +100,53 @@ class Emitter:
             new = ast.If(self.rewrite(st.test), body, self.items(item.orelse))
         return ast.copy_location(new, st)
 
-    def row_loops(self, body):
-        for k in (1, 2):
-            if self.program.block[k] > 1:
-                body = [loop(THREAD[k], [ast.Constant(self.program.block[k])], body)]
+    # ---- loops over threads
+    def tiled(self, item):
+        """Run items for a tile of threads at a time: some rows of the block, some threads of each."""
+        x, y, z = self.program.block
+        self.tile = rows, lanes = tile_of(item.body, self.program, self.spilled)
+        body = self.items(item.body)
+        if lanes < x:
+            body = [loop("_s", [ast.Constant(0), ast.Constant(x), ast.Constant(lanes)], body)]
+        if rows > 1:
+            body = [loop("_r", [ast.Constant(0), ast.Constant(y), ast.Constant(rows)], body)]
+        elif y > 1:
+            body = [loop(THREAD[1], [ast.Constant(y)], body)]
+        if z > 1:
+            body = [loop(THREAD[2], [ast.Constant(z)], body)]
+        self.tile = None
         return body
 
     def lane_loops(self, body, before=(), lo=None, hi=None, tests=()):
         """The loop over threads around `body`; `before` and `tests` stand just outside the loop over threadIdx.x."""
-        args = [lo or ast.Constant(0), hi or ast.Constant(self.program.block[0])]
-        out = [*before, loop(THREAD[0], args, body)]
+        first, last = self.span()
+        if self.tile is not None and self.tile[0] > 1 and not before and not tests:
+            rows = [st for k in range(self.tile[0]) for st in [self.row(k), *copy.deepcopy(body)]]
+            return [loop(THREAD[0], [first, last], rows)]
+        out = [*before, loop(THREAD[0], [lo or first, hi or last], body)]
         for test in reversed(tests):
             out = [branch(test, out)]
-        return out if self.rows else self.row_loops(out)
+        return self.around(out)
+
+    def row(self, k):
+        return assign(THREAD[1], expr(f"_r + {k}"))
+
+    def around(self, out):
+        """The loops over the rows of a block, unless something outside provides them."""
+        if self.tile is not None and self.tile[0] > 1:
+            return [st for k in range(self.tile[0]) for st in [self.row(k), *copy.deepcopy(out)]]
+        if self.tile is None:
+            for k in (1, 2):
+                if self.program.block[k] > 1:
+                    out = [loop(THREAD[k], [ast.Constant(self.program.block[k])], out)]
+        return out
+
+    def span(self):
+        """The first threadIdx.x of the loop over threads, and the one after the last."""
+        x = self.program.block[0]
+        if self.tile is None or self.tile[1] == x:
+            return ast.Constant(0), ast.Constant(x)
+        return load("_s"), ast.BinOp(load("_s"), ast.Add(), ast.Constant(self.tile[1]))
 
     # ---- for j in range(start of the thread, stop, step): one counter for all
     def strided(self, item):
@@ -144,6 +177,31 @@ class Emitter:
         out.append(loop(m, [ast.Constant(0), span, self.rewrite(step)], body))
         return [place(n, item.st) if not isinstance(n, ast.For) else ast.copy_location(n, item.st) for n in out]
 
+    # ---- two arms, each with its threads
+    def choice(self, item):
+        tests, lower, upper, inner = split_guards([item.st.test], self.facts, self.types)
+        if inner or (lower and upper):
+            return self.region(item.body[0])
+        first, last = self.span()
+        self.counter += 1
+        edge = f"_e{self.counter}"
+        if lower:
+            nobody, bound = last, _fold("_min", _fold("_max", first, lower), [last])
+        else:
+            nobody, bound = first, _fold("_max", _fold("_min", last, upper), [first])
+        out = [assign(edge, nobody)]
+        find = [assign(edge, bound)]
+        for test in reversed(tests):
+            find = [branch(test, find)]
+        out += find
+        spans = [(load(edge), last), (first, load(edge))] if lower else [(first, load(edge)), (load(edge), last)]
+        for arm, span in zip((item.st.body, item.st.orelse), spans, strict=True):
+            if arm:
+                inside = self.settled(arm)
+                statements = self.statements(arm, inside)
+                out.append(loop(THREAD[0], list(span), [*self.cheap_values(statements, inside), *statements]))
+        return self.around(out)
+
     # ---- regions
     def region(self, item):
         body, guards = item.body, list(item.guards)
@@ -155,21 +213,32 @@ class Emitter:
         if lower or upper:
             self.counter += 1
             lo, hi = f"_l{self.counter}", f"_h{self.counter}"
-            width = ast.Constant(self.program.block[0])
-            before.append(assign(lo, _fold("_max", ast.Constant(0), lower)))
-            before.append(assign(hi, _fold("_min", width, upper)))
+            first, last = self.span()
+            before.append(assign(lo, _fold("_max", first, lower)))
+            before.append(assign(hi, _fold("_min", last, upper)))
             lo, hi = load(lo), load(hi)
-        statements = self.statements(body)
+        inside = self.settled(body)
+        statements = self.statements(body, inside)
         if inner:
             test = inner[0] if len(inner) == 1 else ast.BoolOp(ast.And(), inner)
             statements = [branch(self.rewrite(test), statements)]
-        lane = self.cheap_values(statements)
+        lane = self.cheap_values(statements, inside)
         return self.lane_loops([*lane, *statements], before, lo, hi, tests)
 
-    def cheap_values(self, statements):
+    def settled(self, body):
+        """Cheap names that must be computed in place: they follow a loop inside the region."""
+        facts = self.facts
+        moving = {n.target.id for n in walk(body) if isinstance(n, ast.For)}
+        found = set()
+        for name in [n for n in facts.cheap if n in facts.defs] if moving else ():
+            if names(facts.expand(load(name))) & moving:
+                found.add(name)
+        return found
+
+    def cheap_values(self, statements, inside):
         """The definitions of the cheap names that the statements need, in order, and the thread's number."""
         facts, need = self.facts, []
-        seen = set()
+        seen = set(inside)
 
         def visit(name):
             if name in seen or name not in facts.cheap or name not in facts.defs:
@@ -186,26 +255,29 @@ class Emitter:
             need.insert(0, assign(LANE, call("_u", expr(self.program.lane_text()))))
         return need
 
-    def statements(self, body):
+    def statements(self, body, inside):
         out = []
         for st in body:
             if isinstance(st, ast.If):
-                new = branch(self.rewrite(st.test), self.statements(st.body), self.statements(st.orelse))
+                arms = self.statements(st.body, inside), self.statements(st.orelse, inside)
+                new = branch(self.rewrite(st.test), *arms)
             elif isinstance(st, ast.While):
-                new = ast.While(self.rewrite(st.test), self.statements(st.body) or [ast.Pass()], [])
+                new = ast.While(self.rewrite(st.test), self.statements(st.body, inside) or [ast.Pass()], [])
             elif isinstance(st, ast.For):
-                inside = self.statements(st.body)
-                if st.target.id in self.spilled:
-                    inside.insert(0, self.rewrite(place(assign(st.target.id, load("_i")), st)))
-                    new = ast.For(store("_i"), self.rewrite(st.iter), inside, [])
-                else:
-                    new = ast.For(store(st.target.id), self.rewrite(st.iter), inside or [ast.Pass()], [])
-            elif target_name(st) in self.facts.cheap:
+                new = self.inner_loop(st, self.statements(st.body, inside))
+            elif target_name(st) in self.facts.cheap and target_name(st) not in inside:
                 continue
             else:
                 new = self.rewrite(st)
             out.append(ast.copy_location(new, st))
         return out
+
+    def inner_loop(self, st, body):
+        """A loop that each thread runs by itself; its variable may be one that is kept for every thread."""
+        if st.target.id not in self.spilled:
+            return ast.For(store(st.target.id), self.rewrite(st.iter), body or [ast.Pass()], [])
+        keep = self.rewrite(place(assign(st.target.id, load("_i")), st))
+        return ast.For(store("_i"), self.rewrite(st.iter), [keep, *body], [])
 
     def rewrite(self, tree):
         return _Rewrite(self).visit(copy.deepcopy(tree))
@@ -261,32 +333,3 @@ def monotone(tree, facts):
     if isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Mult) and isinstance(tree.right, ast.Constant):
         return tree.right.value >= 0 and monotone(tree.left, facts)
     return (isinstance(tree, ast.Name) and tree.id in THREAD) or not facts.var(tree)
-
-
-def group_rows(items, facts):
-    """Gather stretches without barriers, so that uniform loops nest inside the loop over rows of threads."""
-
-    def pure(item):
-        if isinstance(item, Region):
-            return True
-        if isinstance(item, Uniform):
-            name = target_name(item.st)
-            return name is not None and facts.single(name)
-        if isinstance(item, (Nest, Strided)) and not isinstance(item.st, ast.While):
-            return all(pure(x) for x in item.body) and all(pure(x) for x in getattr(item, "orelse", []))
-        return False
-
-    out, run = [], []
-    for item in [*items, Barrier(stmt("_sync()"))]:
-        if pure(item):
-            run.append(item)
-            continue
-        while run and isinstance(run[0], Uniform):
-            out.append(run.pop(0))
-        if any(True for _ in regions(run)):
-            out.append(Rows(run))
-        else:
-            out += run
-        out.append(item)
-        run = []
-    return out

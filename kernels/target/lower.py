@@ -45,6 +45,15 @@ class Uniform:
 
 
 @dataclass
+class Choice:
+    """An if whose arms only store into arrays: each arm has a loop over its own threads."""
+
+    st: ast.AST
+    body: list
+    guards: list
+
+
+@dataclass
 class Barrier:
     st: ast.AST
 
@@ -118,6 +127,10 @@ class _Lowering:
                     flush()
                 out.append(Uniform(st))
                 continue
+            if self._copies(st, guards, pending):
+                flush()
+                out.append(Choice(st, [Region([st], [])], list(guards)))
+                continue
             if self._once(st, guards):
                 flush()
                 out.append(Uniform(st))
@@ -144,6 +157,16 @@ class _Lowering:
             return False
         plain = (n for n in ast.walk(st) if isinstance(n, (ast.Assign, ast.Expr)))
         return all(target_name(n) is not None for n in plain)
+
+    def _copies(self, st, guards, pending):
+        """True for a condition on ids around nothing but stores into arrays that need no value of this region."""
+        if guards or not isinstance(st, ast.If) or not self.facts.var(st.test) or not self.facts.is_cheap(st.test):
+            return False
+        parts = [*st.body, *st.orelse]
+        if not all(isinstance(x, ast.Assign) and isinstance(x.targets[0], ast.Subscript) for x in parts):
+            return False
+        made = {n for n in assigned(pending) if n not in self.facts.cheap}
+        return not names(parts) & made
 
     def _movable(self, st, name, pending):
         """True if a uniform value may be computed before the pending statements of its region."""
@@ -178,7 +201,7 @@ class _Lowering:
             self._check_loop(st, guards, even, "a loop whose trip count differs between the threads of a block")
             if st.target.id in facts.varying:
                 self.refuse(st, f"'{st.target.id}' counts a loop with a barrier, and is used after it; copy it first")
-        elif not facts.wants_outside(st) or (guards and has(args, ast.Subscript)):
+        elif not self._worth_outside(st, even) or (guards and has(args, ast.Subscript)):
             return None
         if even:
             return [Nest(st, self.items(st.body, guards))]
@@ -188,6 +211,13 @@ class _Lowering:
             facts.make_cheap(st.target.id, binop(args[0], ast.Add(), load(counter)))
         inside = place(ast.Compare(load(st.target.id), [ast.Lt()], [args[1]]), st)
         return [Strided(st, counter, self.items(st.body, [*guards, inside]))]
+
+    def _worth_outside(self, st, even):
+        return (even and self._sets_uniform(st)) or self.facts.wants_outside(st)
+
+    def _sets_uniform(self, st):
+        """True if a loop or condition computes values that are the same for all threads, next to others."""
+        return not self.facts.assigned_inside(st) <= self.facts.varying
 
     def _check_loop(self, st, guards, even, what):
         barrier = has_marker(st, "_sync")
@@ -205,9 +235,10 @@ class _Lowering:
         return min(found, key=lambda n: (is_marker(n, "_warp"), n.lineno))
 
     def _while(self, st, guards):
-        if not has_marker(st, "_sync", "_warp"):
-            return None
         even = not self.facts.var(st.test)
+        if not has_marker(st, "_sync", "_warp"):
+            outside = even and self._sets_uniform(st) and not (guards and has(st.test, ast.Subscript))
+            return [Nest(st, self.items(st.body, guards))] if outside else None
         self._check_loop(st, guards, even, "a while loop whose condition differs between the threads of a block")
         return [Nest(st, self.items(st.body, guards))]
 
@@ -223,7 +254,7 @@ class _Lowering:
         markers = has_marker(st, "_sync", "_warp")
         loops = any(isinstance(n, ast.For) and facts.wants_outside(n) for n in ast.walk(st))
         jumps = list(own_jumps([st]))
-        if not (markers or loops or (jumps and not differs)):
+        if not (markers or loops or (not differs and (jumps or self._sets_uniform(st)))):
             return None
         if not differs:
             if guards and not markers and has(st.test, ast.Subscript):
@@ -262,6 +293,7 @@ def spilled(program, items, facts):
 
 
 def regions(items):
+    """Every region below some items."""
     for item in items:
         if isinstance(item, Region):
             yield item

@@ -12,6 +12,7 @@ from .program import Array, Program
 from .rewrite import Rewriter, store_copy
 from .stubs import cuda_path
 from .syntax import assign, assigned, has, load, names, place, stmt, store, walk
+from .unroll import unroll
 from .webs import split_webs
 
 _BUILTINS = (abs, min, max, int, float, bool, round, len)
@@ -56,7 +57,7 @@ class Normaliser:
     def run(self):
         p = self.program
         body = self.statements(self.tree.body)
-        p.body = self.without_returns(body)
+        p.body = unroll(self.without_returns(body), p.constants)
         p.check_shared()
         split_webs(p)
         return p
@@ -132,8 +133,7 @@ class Normaliser:
             pre = []
             new = self.statement(st, pre)
             for node in pre + new:
-                if not hasattr(node, "lineno"):
-                    place(node, st)
+                place_head(node, st)
             out += pre + new
         return out
 
@@ -147,7 +147,7 @@ class Normaliser:
         return handler(st, pre)
 
     def on_pass(self, st, pre):
-        return []
+        return [st]
 
     def on_return(self, st, pre):
         if st.value is not None and not (isinstance(st.value, ast.Constant) and st.value.value is None):
@@ -305,12 +305,9 @@ class Normaliser:
 
 
 def place_head(node, origin):
-    """Give a new compound statement and its condition the line of `origin`, leaving its body alone."""
-    line = origin.lineno
-    node.lineno = node.end_lineno = line
-    node.col_offset = node.end_col_offset = 0
-    for n in ast.walk(node.test):
-        if isinstance(n, ast.expr):
-            n.lineno = n.end_lineno = line
-            n.col_offset = n.end_col_offset = 0
-    return node
+    """Give a new statement the line of `origin`, the statements inside it left alone."""
+    if isinstance(node, (ast.If, ast.While, ast.For)):
+        ast.copy_location(node, origin)
+        place(node.iter if isinstance(node, ast.For) else node.test, origin)
+        return node
+    return place(node, origin)

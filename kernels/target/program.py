@@ -60,8 +60,8 @@ class Program:
     def lane_text(self):
         """The number of a thread in its block, as an expression."""
         x, y, z = self.block
-        text = "_tx"
-        if y > 1 or z > 1:
+        text = "_tx" if x > 1 else "0"
+        if y > 1:
             text += f" + {x} * _ty"
         if z > 1:
             text += f" + {x * y} * _tz"

@@ -95,6 +95,8 @@ class Rewriter(ast.NodeTransformer):
         k = "xyz".find(axis) if len(axis) == 1 else -1
         if k >= 0 and head == "blockDim":
             return ast.Constant(self.program.block[k])
+        if k >= 0 and head == "threadIdx" and self.program.block[k] == 1:
+            return ast.Constant(0)
         if k >= 0 and head in _AXES:
             return load(_AXES[head][k])
         value = getattr(self.normal.cuda(), path, None)
@@ -181,7 +183,8 @@ class Rewriter(ast.NodeTransformer):
             self.refuse(node, f"cuda.{path} takes 1, 2 or 3")
         block = self.program.block
         text = "{b} * {n} + {t}" if path == "grid" else "{g} * {n}"
-        values = [expr(text.format(b=BLOCK[k], g=GRID[k], t=THREAD[k], n=block[k])) for k in range(ndim)]
+        threads = [t if n > 1 else 0 for t, n in zip(THREAD, block, strict=True)]
+        values = [expr(text.format(b=BLOCK[k], g=GRID[k], t=threads[k], n=block[k])) for k in range(ndim)]
         return values[0] if ndim == 1 else ast.Tuple(values, ast.Load())
 
     def _prepare(self, node, what):

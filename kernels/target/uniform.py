@@ -209,14 +209,14 @@ class Uniformity:
         """True if running the loop's iterations in turn, all threads in each, suits the memory better."""
         if not isinstance(st, ast.For) or list(own_jumps(st.body)) or has(st, ast.While):
             return False
-        start, _, step = args = range_args(st)
+        start, stop, step = args = range_args(st)
         v = st.target.id
         if self.var(step) or not all(self.is_cheap(a) or not self.var(a) for a in args):
             return False
         if self.count[v] > 1:
             return False
         strided = v in self.varying
-        if strided and not self._strided_ok(st, start, step):
+        if (strided or self.var(stop)) and not self._strided_ok(st, start, step):
             return False
         before = set(self.cheap)
         if strided:

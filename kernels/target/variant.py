@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from numba.np.numpy_support import from_dtype
 
 from . import cache
-from .syntax import array_name, range_args
+from .syntax import array_name
+from .unroll import constant_range
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def get(source, block, argtypes, readonly, distinct):
 
 
 def transform(source, block, argtypes, readonly=()):
-    """The Program of a kernel, its types, its generated function as a tree, and the arrays that tree declares."""
+    """The Program of a kernel, its generated function as a tree, and the arrays that tree declares."""
     from . import emit, infer, lower, normal
 
     program = normal.normalise(source, block)
@@ -49,14 +50,14 @@ def transform(source, block, argtypes, readonly=()):
     stacks |= {n: ((*a.shape, program.threads), from_dtype(a.dtype)) for n, a in program.local.items()}
     stacks |= {f"{n}__a": ((program.threads,), types.dtype(n)) for n in kept}
     program.check_stack(stacks)
-    return program, types, tree, stacks
+    return program, tree, stacks
 
 
 def make(source, block, argtypes, readonly, distinct, symbol):
     """Compile a variant: (what to remember of it, object code)."""
     from . import codegen, infer, intrinsics
 
-    program, _, tree, stacks = transform(source, block, argtypes, readonly)
+    program, tree, stacks = transform(source, block, argtypes, readonly)
     fn = infer.build(tree, program, intrinsics.namespace(program, stacks))
     with infer.translated(program):
         module = codegen.compile_module(fn, argtypes, distinct, symbol)
@@ -65,7 +66,7 @@ def make(source, block, argtypes, readonly, distinct, symbol):
 
 def generated(source, block, argtypes):
     """The generated function as Python text."""
-    return ast.unparse(transform(source, block, argtypes)[2])
+    return ast.unparse(transform(source, block, argtypes)[1])
 
 
 def weigh(body, constants):
@@ -77,7 +78,8 @@ def weigh(body, constants):
         inside = sum(weigh(b, constants) for b in inner)
         times = 1
         if isinstance(st, ast.For):
-            times = _trips(st, constants)
+            values = constant_range(st, constants)
+            times = 32 if values is None else len(values)
         elif isinstance(st, ast.While):
             times = 8
         total += own + times * inside
@@ -88,14 +90,3 @@ def _heads(st):
     if isinstance(st, (ast.If, ast.While)):
         return ast.walk(st.test)
     return ast.walk(st.iter if isinstance(st, ast.For) else st)
-
-
-def _trips(st, constants):
-    values = []
-    for arg in range_args(st):
-        if isinstance(arg, ast.Name):
-            arg = ast.Constant(constants.get(arg.id))
-        if not isinstance(arg, ast.Constant) or not isinstance(arg.value, int):
-            return 32
-        values.append(arg.value)
-    return max(1, len(range(*values))) if values[2] else 1

@@ -124,6 +124,8 @@ class _Webs:
             chosen[root] = new
         for number, (node, _) in enumerate(self.nodes):
             if node is not None:
+                if node.id in self.program.lane_temps:
+                    self.program.lane_temps.add(chosen[self.root(number)])
                 node.id = chosen[self.root(number)]
         for node, number in self.uses.values():
             node.id = chosen[self.root(number)]
