@@ -22,6 +22,8 @@ SOURCE_COLOURS = (SKY, ORANGE, GREEN, PURPLE, RED, "#999933", "#882255", "#44AA9
 INK, FAINT, GRID = "#222222", "#9a9a9a", "#e6e6e6"
 WIDTH, HEIGHT, DPI = 900, 450, 100
 COLUMNS = 800
+LEGEND = 0.333  # height of the line of names between the two axes, as a share of the figure's
+FALL = 3.0  # nats below ln V that the frame shows from the start
 
 
 class Curve:
@@ -38,6 +40,8 @@ class Curve:
         self.canvas = FigureCanvasAgg(figure)
         self.top = figure.add_axes((0.075, 0.39, 0.9, 0.53))
         self.low = figure.add_axes((0.075, 0.115, 0.9, 0.2), sharex=self.top)
+        figure.text(0.075, LEGEND, "━━", color=BLUE, fontsize=8)
+        figure.text(0.101, LEGEND, "smoothed", color=INK, fontsize=8)
         self.moving = self._artists()
 
     def _artists(self):
@@ -51,6 +55,9 @@ class Curve:
         made["above"] = top.plot([], [], "^", color=RED, ms=6, clip_on=False)[0]
         made["bad"] = top.plot([], [], "X", color=RED, ms=7, mec="white", mew=0.6, clip_on=False)[0]
         made["norm"] = low.plot([], [], "-", color=GREEN, lw=1.0)[0]
+        for n, colour in enumerate(SOURCE_COLOURS):
+            made[f"dot{n}"] = self.figure.text(0, LEGEND, "●", color=colour, fontsize=8)
+            made[f"name{n}"] = self.figure.text(0, LEGEND, "", color=INK, fontsize=8)
         made["line"] = self.figure.text(0.075, 0.945, "", color=INK, fontsize=9.5, va="bottom")
         made["note"] = self.figure.text(0.975, 0.022, "", color="#A84A00", fontsize=9, va="baseline", ha="right")
         for artist in made.values():
@@ -70,35 +77,33 @@ class Curve:
         self.canvas.restore_region(self.pixels)
         self._curves(history, steps, loss, norm)
         self.moving["line"].set_text(line)
-        for name, artist in self.moving.items():
-            owner = self.low if name == "norm" else self.figure if name in ("line", "note") else self.top
-            owner.draw_artist(artist)
+        for artist in self.moving.values():
+            if artist.get_visible():
+                (artist.axes or self.figure).draw_artist(artist)
 
     def _limits(self, history, steps, loss, norm):
-        """Everything the kept pixels depend on, in coarse units, so that it changes seldom."""
+        """Everything the kept pixels depend on, in coarse units and with room to grow, so that it changes seldom."""
         last = int(steps[-1]) if len(steps) else 0
         right = self.steps if self.steps and last <= self.steps else _ceiling(last)
         finite = loss[np.isfinite(loss)]
-        uniform = math.log(self.vocab) if self.vocab else None
-        floor, usual, top = 0.0, uniform or 1.0, 0.0
+        uniform = math.log(self.vocab) if self.vocab else 0.0
+        floor = max(uniform - FALL, 0.0) if uniform else 0.0
+        usual, top = uniform or 1.0, 0.0
         if len(finite):
             quarter, three = np.quantile(finite, (0.25, 0.75))
             fence = three + 3.0 * (three - quarter) + 0.5  # what lies beyond is a spike, and may leave the frame
-            floor, top = float(finite.min()), float(finite.max())
-            usual = max(float(finite[finite <= fence].max()), uniform or 0.0)
+            least, top = float(finite.min()), float(finite.max())
+            floor = min(floor, least) if uniform else least
+            usual = max(float(finite[finite <= fence].max()), uniform)
         peak = max(usual, min(top, usual + 1.5 * (usual - floor) + 0.5))
-        span = 0.25 if peak - floor < 2 else 0.5
-        bottom = max(0.0, span * math.floor((floor - 0.1) / span))
+        frame = 0.5 * math.floor(max(floor - 0.05, 0.0) * 2), 0.5 * math.ceil((peak + 0.1) * 2)
         good = norm[np.isfinite(norm) & (norm > 0)]
-        decades = (math.floor(math.log10(good.min())), math.ceil(math.log10(good.max()))) if len(good) else (-1, 1)
-        decades = (decades[0], max(decades[1], decades[0] + 1))
-        frame = bottom, span * math.ceil((peak + 0.1) / span)
-        few = len(history.sources) <= len(SOURCE_COLOURS) and len(steps) <= COLUMNS
-        return right, frame, decades, len(history.sources) if few else 0, len(history.resumes())
+        decades = (math.floor(math.log10(good.min())), math.ceil(math.log10(good.max()))) if len(good) else (0, 0)
+        return right, frame, (min(decades[0], -1), max(decades[1], 1)), len(history.resumes())
 
     def _still(self, history, key):
         """Draw axes, grid, labels and the ln V line, and keep the pixels."""
-        right, loss_range, decades, shown, _ = self.key = key
+        right, loss_range, decades, _ = self.key = key
         for axes in (self.top, self.low):
             for artist in [*axes.texts, *[a for a in axes.lines if not a.get_animated()]]:
                 artist.remove()
@@ -130,25 +135,13 @@ class Curve:
         low.set_ylabel("grad norm", fontsize=9, color=INK)
         for axes in (top, low):
             axes.yaxis.set_label_coords(-0.052, 0.5)
-        self._legend(history.sources[:shown])
         self.canvas.draw()
         self.pixels = self.canvas.copy_from_bbox(self.figure.bbox)
 
-    def _legend(self, sources):
-        handles = [self.moving["smooth"], *(self.moving[f"source{n}"] for n in range(len(sources)))]
-        self.figure.legends.clear()
-        place = {"loc": "lower left", "bbox_to_anchor": (0.066, 0.312), "ncols": len(handles), "frameon": False}
-        spacing = {"handletextpad": 0.3, "columnspacing": 1.1, "handlelength": 1.2}
-        self.figure.legend(handles, ["smoothed", *sources], fontsize=8, **place, **spacing)
-
     def _curves(self, history, steps, loss, norm):
-        moving, (right, (bottom, ceiling), _, shown, _) = self.moving, self.key
+        moving, (right, (bottom, ceiling), _, _) = self.moving, self.key
         self._zigzag(moving["raw"], steps, loss, right)
-        moving["raw"].set_alpha(0.45 if shown else 1.0)
-        ids = history.source_ids()
-        for n in range(len(SOURCE_COLOURS)):
-            of = ids == n if n < shown else slice(0)
-            moving[f"source{n}"].set_data(steps[of], loss[of])
+        self._sources(history, steps, loss)
         x, low, high = envelope(steps, history.smoothed(), 0, right, COLUMNS)
         moving["smooth"].set_data(x, (low + high) / 2)
         old = history.replaced[-2000:]
@@ -159,6 +152,23 @@ class Curve:
         moving["bad"].set_data(*_thin(steps[bad], bottom))
         moving["note"].set_text(_note(steps, loss, above, bad))
         self._zigzag(moving["norm"], steps, np.where(norm > 0, norm, np.nan), right)
+
+    def _sources(self, history, steps, loss):
+        """Dots in the colour of their source and a line of names, while there are few enough of both."""
+        few = len(steps) <= COLUMNS and len(history.sources) <= len(SOURCE_COLOURS)
+        self.moving["raw"].set_alpha(0.45 if few else 1.0)
+        ids, x = history.source_ids(), 0.19
+        for n in range(len(SOURCE_COLOURS)):
+            dots, *label = (self.moving[f"{part}{n}"] for part in ("source", "dot", "name"))
+            shown = few and n < len(history.sources)
+            for artist in (dots, *label):
+                artist.set_visible(shown)
+            if shown:
+                dots.set_data(steps[ids == n], loss[ids == n])
+                label[0].set_x(x)
+                label[1].set_x(x + 0.014)
+                label[1].set_text(history.sources[n])
+                x += 0.035 + 0.0072 * len(history.sources[n])
 
     @staticmethod
     def _zigzag(artist, steps, values, right):

@@ -15,8 +15,8 @@ from andrea_lab.view.curve import HEIGHT, WIDTH, Curve
 from andrea_lab.view.history import History, Tail
 
 PERIOD = 0.25  # seconds between two frames, at least
-SHARE = 0.01  # of the time since the start may go into frames ...
-CREDIT = 0.5  # ... after this many seconds of drawing, which keep a short run lively
+SHARE = 0.01  # of the time since the start may go into frames, in seconds of processor time ...
+CREDIT = 1.0  # ... after this many of them, which keep a short run lively
 
 
 class LossView:
@@ -54,9 +54,9 @@ class LossView:
 
     def update(self, final: bool = False) -> bool:
         """Read what is new and draw a frame if one is due; `final` draws now. Returns whether a frame was drawn."""
-        now = time.perf_counter()
-        if not final and not self._due(now):
+        if not final and not self._due(time.perf_counter()):
             return False
+        began = time.thread_time()
         if self.read() or final:
             line = self._line() if final else f"{self._line()}   {self._pace()}"
             value = self.curve.png(self.history, line, fast=not final)
@@ -64,7 +64,7 @@ class LossView:
             if self._widget is not None:
                 self._widget.value = value
         self._last = time.perf_counter()
-        self._spent += self._last - now
+        self._spent += time.thread_time() - began
         return True
 
     def _due(self, now) -> bool:
