@@ -23,7 +23,7 @@ WEIGHTS = {
     "loss": ("dhead",),
     "layernorm": ("dgamma", "dbeta"),
     "mlp": ("dw1", "dw2"),
-    "attn_out": ("dwo",),
+    "attn_out": ("dw",),
     "attn": (),
     "attn_qkv": ("dwq", "dwk", "dwv"),
     "embed": ("dwte", "dwpe"),

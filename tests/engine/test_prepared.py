@@ -42,7 +42,7 @@ def python_calls(launches) -> int:
 
 
 def test_what_the_host_does_for_a_launch_is_a_few_calls_whatever_its_size():
-    """Counted, not timed. The interpreter's part of a step depends on the number of launches alone."""
+    """Counted, not timed: the interpreter's part of a step grows with its launches, not with its rows."""
     before = target.threads()
     try:
         target.set_threads(1)
