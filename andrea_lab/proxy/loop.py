@@ -95,8 +95,9 @@ def train(
 
     steps, seed, save_every replace those of the configuration. on_entry(entry) is called after each logged step.
     wishes lets another thread ask for a "stop". Weights are saved every save_every steps, at the end, and at a stop.
-    Raises ConfigError, RunError, TextError, KernelError before anything is created; TrainingStopped when the loss or
-    the gradient is not finite, with the weights of the step before saved.
+    Raises ConfigError, RunError, TextError, KernelError before anything is created, and KeyboardInterrupt for a stop
+    before the first step; TrainingStopped when the loss or the gradient is not finite, with the weights of the step
+    before saved.
     """
     config = config.with_train(steps=steps, seed=seed, save_every=save_every)
     check_free(Path(run_dir))
@@ -104,6 +105,8 @@ def train(
     with interruptible(wishes):
         engine = Engine(config, run_dir=run_dir, target=target, threads=threads, poll=wishes.poll)
         try:
+            if "stop" in wishes.poll():
+                raise KeyboardInterrupt  # asked for while kernels were compiled: there is nothing to save yet
             run = RunDirectory.create(run_dir, config.to_json())
             with LossLog(run.log) as log:
                 return _run(config, engine, run, log, on_entry, held_out_batches)

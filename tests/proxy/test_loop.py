@@ -98,6 +98,19 @@ def test_ctrl_c_inside_a_step_lets_the_step_end(tmp_path, monkeypatch):
     assert single.read_header(tmp_path / "r" / "step_000002.bin")[0] == 2
 
 
+def test_ctrl_c_before_the_first_step_creates_nothing(tmp_path, monkeypatch):
+    build = engine_module.Engine._build
+
+    def press(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return build(self)
+
+    monkeypatch.setattr(engine_module.Engine, "_build", press)
+    with pytest.raises(KeyboardInterrupt):
+        train(config(), tmp_path / "r", steps=20)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_second_ctrl_c_ends_at_once_and_keeps_what_was_saved(tmp_path):
     def press(entry):
         if entry["step"] == 3:
