@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import re
 
 from numba.core import compiler, errors, ir, types
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
@@ -169,9 +170,22 @@ class translated:
     def __exit__(self, kind, error, trace):
         if error is None or not isinstance(error, errors.NumbaError):
             return False
-        line = getattr(getattr(error, "loc", None), "line", None) or self.program.source.first
         source = self.program.source
-        raise KernelRefused(f"{source.where(line)}: kernel {self.program.name}: {explain(error)}") from None
+        line, own = locate(error, source)
+        text = explain(error) if own else WHOLE
+        raise KernelRefused(f"{source.where(line)}: kernel {self.program.name}: {text}") from None
+
+
+WHOLE = "an operation on whole arrays, or another one that kernels do not have; index the elements"
+
+
+def locate(error, source):
+    """(line of the kernel where a Numba error arose, whether it arose there and not inside Numba's own functions)."""
+    loc = getattr(error, "loc", None)
+    if loc is not None and loc.filename == source.file:
+        return loc.line, True
+    lines = re.findall(re.escape(source.file) + r'"?,? (?:line )?\(?(\d+)', str(error))
+    return int(lines[-1]) if lines else source.first, False
 
 
 def explain(error):
@@ -182,10 +196,7 @@ def explain(error):
     for line in lines:
         if "No conversion from" in line or "Cannot unify" in line or "undefined" in line:
             return line
-    keep = [
-        x
-        for x in lines
-        if "No implementation of function" in x or "Cannot" in x or "Invalid" in x or "not defined" in x
-    ]
-    keep = keep or lines[:1] or ["it cannot be typed"]
-    return keep[0]
+    for line in lines:
+        if line.startswith(">>> "):
+            return f"no such operation on these types: {line[4:]}"
+    return re.sub(r" at 0x[0-9a-f]+", "", lines[0]) if lines else "it cannot be typed"
