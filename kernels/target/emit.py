@@ -5,6 +5,7 @@ import copy
 
 from .bounds import split_guards
 from .lower import Barrier, Choice, Region, Rows, Strided, Uniform
+from .rows import group_rows
 from .syntax import (
     BLOCK,
     GRID,
@@ -23,7 +24,6 @@ from .syntax import (
     target_name,
     walk,
 )
-from .tiles import group_rows, tile_of
 
 LANE = "_t"
 
@@ -34,7 +34,8 @@ class Emitter:
     def __init__(self, program, facts, spilled, types):
         self.program, self.facts, self.spilled, self.types = program, facts, spilled, types
         self.counter = 0
-        self.tile = None
+        self.rows = False
+        self.dropped = set()  # guards that hold for every thread in the rounds being written
 
     # ---- the function around the blocks
     def function(self, items):
@@ -55,12 +56,13 @@ class Emitter:
             views.append(
                 assign(name, call("_view", load(f"{name}__p"), ast.Tuple([load(d) for d in dims], ast.Load())))
             )
-        block = [
-            assign(BLOCK[0], expr("_b % _gx")),
-            assign(BLOCK[1], expr("_b // _gx % _gy")),
-            assign(BLOCK[2], expr("_b // (_gx * _gy)")),
+        first = [
+            assign(BLOCK[0], expr("_lo % _gx")),
+            assign(BLOCK[1], expr("_lo // _gx % _gy")),
+            assign(BLOCK[2], expr("_lo // (_gx * _gy)")),
         ]
-        body = [*head, *views, loop("_b", [load("_lo"), load("_hi")], block + self.items(items))]
+        blocks = loop("_b", [load("_lo"), load("_hi")], self.items(items) + next_block())
+        body = [*head, *views, *first, blocks]
         args = ast.arguments([], [ast.arg(n) for n in params], None, [], [], None, [])
         fn = ast.FunctionDef(p.name, args, body, [], type_params=[])
         fn.lineno = fn.end_lineno = p.source.tree.lineno
@@ -68,8 +70,8 @@ class Emitter:
         return ast.fix_missing_locations(fn)
 
     def items(self, items):
-        if self.tile is None:
-            items = group_rows(items, self.facts, self.program.block[1] * self.program.block[2] > 1)
+        if self.program.block[1] * self.program.block[2] > 1 and not self.rows:
+            items = group_rows(items, self.facts)
         out = []
         for item in items:
             out += self.item(item)
@@ -85,7 +87,10 @@ class Emitter:
         if isinstance(item, Uniform):
             return [self.rewrite(item.st)]
         if isinstance(item, Rows):
-            return self.tiled(item)
+            self.rows = True
+            body = self.items(item.body)
+            self.rows = False
+            return self.row_loops(body)
         if isinstance(item, Strided):
             return self.strided(item)
         return [self.nest(item)]
@@ -101,52 +106,23 @@ class Emitter:
         return ast.copy_location(new, st)
 
     # ---- loops over threads
-    def tiled(self, item):
-        """Run items for a tile of threads at a time: some rows of the block, some threads of each."""
-        x, y, z = self.program.block
-        self.tile = rows, lanes = tile_of(item.body, self.program, self.spilled)
-        body = self.items(item.body)
-        if lanes < x:
-            body = [loop("_s", [ast.Constant(0), ast.Constant(x), ast.Constant(lanes)], body)]
-        if rows > 1:
-            body = [loop("_r", [ast.Constant(0), ast.Constant(y), ast.Constant(rows)], body)]
-        elif y > 1:
-            body = [loop(THREAD[1], [ast.Constant(y)], body)]
-        if z > 1:
-            body = [loop(THREAD[2], [ast.Constant(z)], body)]
-        self.tile = None
+    def row_loops(self, body):
+        for k in (1, 2):
+            if self.program.block[k] > 1:
+                body = [loop(THREAD[k], [ast.Constant(self.program.block[k])], body)]
         return body
-
-    def lane_loops(self, body, before=(), lo=None, hi=None, tests=()):
-        """The loop over threads around `body`; `before` and `tests` stand just outside the loop over threadIdx.x."""
-        first, last = self.span()
-        if self.tile is not None and self.tile[0] > 1 and not before and not tests:
-            rows = [st for k in range(self.tile[0]) for st in [self.row(k), *copy.deepcopy(body)]]
-            return [loop(THREAD[0], [first, last], rows)]
-        out = [*before, loop(THREAD[0], [lo or first, hi or last], body)]
-        for test in reversed(tests):
-            out = [branch(test, out)]
-        return self.around(out)
-
-    def row(self, k):
-        return assign(THREAD[1], expr(f"_r + {k}"))
 
     def around(self, out):
         """The loops over the rows of a block, unless something outside provides them."""
-        if self.tile is not None and self.tile[0] > 1:
-            return [st for k in range(self.tile[0]) for st in [self.row(k), *copy.deepcopy(out)]]
-        if self.tile is None:
-            for k in (1, 2):
-                if self.program.block[k] > 1:
-                    out = [loop(THREAD[k], [ast.Constant(self.program.block[k])], out)]
-        return out
+        return out if self.rows else self.row_loops(out)
 
-    def span(self):
-        """The first threadIdx.x of the loop over threads, and the one after the last."""
-        x = self.program.block[0]
-        if self.tile is None or self.tile[1] == x:
-            return ast.Constant(0), ast.Constant(x)
-        return load("_s"), ast.BinOp(load("_s"), ast.Add(), ast.Constant(self.tile[1]))
+    def lane_loops(self, body, before=(), lo=None, hi=None, tests=()):
+        """The loop over threads around `body`; `before` and `tests` stand just outside the loop over threadIdx.x."""
+        args = [lo or ast.Constant(0), hi or ast.Constant(self.program.block[0])]
+        out = [*before, loop(THREAD[0], args, body)]
+        for test in reversed(tests):
+            out = [branch(test, out)]
+        return self.around(out)
 
     # ---- for j in range(start of the thread, stop, step): one counter for all
     def strided(self, item):
@@ -170,11 +146,18 @@ class Emitter:
             inner.append(assign(hi, call("_max", load(hi), last)))
         if inner:
             out += self.lane_loops(inner)
-        body = self.items(item.body)
-        if item.st.target.id not in self.facts.cheap:
-            body = [assign(item.st.target.id, ast.BinOp(load(lo), ast.Add(), load(m))), *body]
+        begin = ast.Constant(0)
+        if steady and least is not None and self.contiguous(first):
+            # The rounds in which no thread has gone beyond the end: no condition, and as many threads in each.
+            full, step_ = f"_full{m}", self.rewrite(step)
+            spare = self.program.block[0] - 1
+            out.append(assign(full, _whole(hi, lo, spare, step_)))
+            self.dropped.add(id(item.inside))
+            out.append(self.rounds(item, lo, [begin, load(full), step_]))
+            self.dropped.discard(id(item.inside))
+            begin = load(full)
         span = ast.BinOp(load(hi), ast.Sub(), load(lo))
-        out.append(loop(m, [ast.Constant(0), span, self.rewrite(step)], body))
+        out.append(self.rounds(item, lo, [begin, span, self.rewrite(step)]))
         return [place(n, item.st) if not isinstance(n, ast.For) else ast.copy_location(n, item.st) for n in out]
 
     # ---- two arms, each with its threads
@@ -182,7 +165,7 @@ class Emitter:
         tests, lower, upper, inner = split_guards([item.st.test], self.facts, self.types)
         if inner or (lower and upper):
             return self.region(item.body[0])
-        first, last = self.span()
+        first, last = ast.Constant(0), ast.Constant(self.program.block[0])
         self.counter += 1
         edge = f"_e{self.counter}"
         if lower:
@@ -202,9 +185,19 @@ class Emitter:
                 out.append(loop(THREAD[0], list(span), [*self.cheap_values(statements, inside), *statements]))
         return self.around(out)
 
+    def contiguous(self, start):
+        """True if a loop's start is threadIdx.x and something that is the same for all threads."""
+        return self.facts.coefficient(start, THREAD[0]) == 1 and not names(start) & set(THREAD[1:])
+
+    def rounds(self, item, lo, args):
+        body = self.items(item.body)
+        if item.st.target.id not in self.facts.cheap:
+            body = [assign(item.st.target.id, ast.BinOp(load(lo), ast.Add(), load(item.counter))), *body]
+        return loop(item.counter, args, body)
+
     # ---- regions
     def region(self, item):
-        body, guards = item.body, list(item.guards)
+        body, guards = item.body, [g for g in item.guards if id(g) not in self.dropped]
         while len(body) == 1 and isinstance(body[0], ast.If) and not body[0].orelse:
             guards.append(body[0].test)
             body = body[0].body
@@ -213,7 +206,7 @@ class Emitter:
         if lower or upper:
             self.counter += 1
             lo, hi = f"_l{self.counter}", f"_h{self.counter}"
-            first, last = self.span()
+            first, last = ast.Constant(0), ast.Constant(self.program.block[0])
             before.append(assign(lo, _fold("_max", first, lower)))
             before.append(assign(hi, _fold("_min", last, upper)))
             lo, hi = load(lo), load(hi)
@@ -318,6 +311,20 @@ class _Rewrite(ast.NodeTransformer):
         else:
             value = self.visit(node.value)
         return ast.Subscript(value, ix[0] if len(ix) == 1 else ast.Tuple(ix, ast.Load()), node.ctx)
+
+
+def next_block():
+    """Statements that go on to the next block of the grid: counting is cheaper than dividing."""
+    x, y, z = BLOCK
+    return ast.parse(
+        f"{x} += 1\nif {x} == {GRID[0]}:\n {x} = 0\n {y} += 1\n if {y} == {GRID[1]}:\n  {y} = 0\n  {z} += 1"
+    ).body
+
+
+def _whole(hi, lo, spare, step):
+    """Where the rounds end in which `lo` plus the counter plus `spare` stays below `hi`: a multiple of the step."""
+    step = ast.unparse(step)
+    return expr(f"_max(0, ({hi} - {lo} - {spare} + {step} - 1) // ({step}) * ({step}))")
 
 
 def _fold(function, first, others):

@@ -30,10 +30,10 @@ def rebuilt(fn, make, seen=None):
 
 
 def for_cuda(fn):
-    """The function with its device functions compiled for CUDA."""
+    """The function with its device functions compiled for CUDA: inlined, which asks for no device at compile time."""
     from numba import cuda
 
-    return rebuilt(fn, functools.partial(cuda.jit, device=True))
+    return rebuilt(fn, functools.partial(cuda.jit, device=True, inline="always"))
 
 
 def bind(kernel, grid, block, args):

@@ -69,11 +69,15 @@ class Nest:
 
 @dataclass
 class Strided:
-    """`for j in range(start, stop, step)`, start of each thread's own: `counter` runs from 0, j = start + counter."""
+    """`for j in range(start, stop, step)`, start of each thread's own: `counter` runs from 0, j = start + counter.
+
+    `inside` is the condition j < stop, one of the guards of the regions below.
+    """
 
     st: ast.AST
     counter: str
     body: list
+    inside: ast.AST
 
 
 @dataclass
@@ -210,7 +214,7 @@ class _Lowering:
         if st.target.id in facts.varying:
             facts.make_cheap(st.target.id, binop(args[0], ast.Add(), load(counter)))
         inside = place(ast.Compare(load(st.target.id), [ast.Lt()], [args[1]]), st)
-        return [Strided(st, counter, self.items(st.body, [*guards, inside]))]
+        return [Strided(st, counter, self.items(st.body, [*guards, inside]), inside)]
 
     def _worth_outside(self, st, even):
         return (even and self._sets_uniform(st)) or self.facts.wants_outside(st)

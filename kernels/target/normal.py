@@ -12,7 +12,6 @@ from .program import Array, Program
 from .rewrite import Rewriter, store_copy
 from .stubs import cuda_path
 from .syntax import assign, assigned, has, load, names, place, stmt, store, walk
-from .unroll import unroll
 from .webs import split_webs
 
 _BUILTINS = (abs, min, max, int, float, bool, round, len)
@@ -57,7 +56,7 @@ class Normaliser:
     def run(self):
         p = self.program
         body = self.statements(self.tree.body)
-        p.body = unroll(self.without_returns(body), p.constants)
+        p.body = self.without_returns(body)
         p.check_shared()
         split_webs(p)
         return p

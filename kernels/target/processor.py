@@ -13,13 +13,3 @@ def processor():
             ",-prefer-256-bit"  # LLVM tunes server processors to half their vector width; kernels gain from all of it
         )
     return name, features
-
-
-def vectors():
-    """(float32 elements of a vector register, number of vector registers)."""
-    features = processor()[1].split(",")
-    if "+avx512f" in features:
-        return 16, 32
-    if "+avx" in features:
-        return 8, 16
-    return 4, 32 if "+neon" in features else 16

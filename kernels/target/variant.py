@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from numba.np.numpy_support import from_dtype
 
 from . import cache
-from .syntax import array_name
-from .unroll import constant_range
+from .syntax import array_name, range_args
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def weigh(body, constants):
         inside = sum(weigh(b, constants) for b in inner)
         times = 1
         if isinstance(st, ast.For):
-            values = constant_range(st, constants)
+            values = _trips(st, constants)
             times = 32 if values is None else len(values)
         elif isinstance(st, ast.While):
             times = 8
@@ -90,3 +89,14 @@ def _heads(st):
     if isinstance(st, (ast.If, ast.While)):
         return ast.walk(st.test)
     return ast.walk(st.iter if isinstance(st, ast.For) else st)
+
+
+def _trips(st, constants):
+    """The values a for loop runs through, if its range is written in constants, else None."""
+    values = []
+    for arg in range_args(st):
+        value = constants.get(arg.id) if isinstance(arg, ast.Name) else getattr(arg, "value", None)
+        if type(value) is not int:
+            return None
+        values.append(value)
+    return range(*values) if values[2] else None
