@@ -38,10 +38,15 @@ counts = Counts()
 
 def folder():
     """Where entries live: $ANDREA_CACHE, else the user's cache folder."""
-    given = os.environ.get("ANDREA_CACHE")
+    return folder_of(os.environ)
+
+
+def folder_of(environment):
+    """As `folder`, for some environment variables."""
+    given = environment.get("ANDREA_CACHE")
     if given:
         return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "andrea-lab" / "kernels"
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import os
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+GIVEN = os.environ.get("ANDREA_CACHE")
 _numbers = itertools.count()
 HEADER = """import math
 import numpy as np
