@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import GIVEN, HEADER, load
 from numba.core import config
 
+from conftest import GIVEN, HEADER, load
 from kernels.target import cache, kernel
 
 F = np.float32
