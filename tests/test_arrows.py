@@ -26,9 +26,10 @@ PARTS |= {"lesson": EVERYTHING, "bench": EVERYTHING, "commands": EVERYTHING, "cl
 KERNELS_THIRD_PARTY = {"numba", "numpy", "threadpoolctl", "nvmath"}
 # What a notebook may import, by number; each may import what those before it may.
 NOTEBOOK_IMPORTS = {
-    0: {"andrea_lab", "andrea_lab.lesson", "andrea_lab.proxy", "andrea_lab.view", "andrea_lab.model", "andrea_lab.text"}
-    | {"andrea_lab.engine", "andrea_lab.run", "andrea_lab.commands", "kernels", "numpy", "matplotlib", "IPython"},
-    1: {"kernels.pairs", "kernels.target", "kernels.reference", "andrea_lab.rng", "ipywidgets"},
+    0: {"andrea_lab.lesson", "andrea_lab.proxy", "andrea_lab.view", "andrea_lab.model", "andrea_lab.text"}
+    | {"andrea_lab.engine", "andrea_lab.run", "andrea_lab.commands", "andrea_lab.paths", "andrea_lab.rng"}
+    | {"kernels.target", "numba", "numpy", "matplotlib", "IPython"},
+    1: {"kernels.pairs", "kernels.reference"},
 }
 
 

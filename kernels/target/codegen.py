@@ -47,7 +47,7 @@ class _Library(numba_codegen.CPUCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name):
-        raise NotImplementedError
+        raise RuntimeError("this code is linked elsewhere")
 
     def _finalize_specific(self):
         pass

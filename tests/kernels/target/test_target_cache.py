@@ -174,8 +174,8 @@ def test_where_the_cache_is(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache.folder() == Path("/somewhere/andrea-lab/kernels")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/someone")
-    assert cache.folder() == Path("/home/someone/.cache/andrea-lab/kernels")
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert cache.folder() == Path("/elsewhere/.cache/andrea-lab/kernels")
 
 
 def start(code, folder, *arguments):
