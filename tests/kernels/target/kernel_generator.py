@@ -253,7 +253,7 @@ class Generator:
         if early:
             self.add(1, f"if i >= {self.threads + self.threads // 2}:")
             self.add(2, "return")
-        self.body(1, self.r.randint(4, 9), 3, False, not early)
+        self.body(1, self.r.randint(3, 6), 3, False, not early)
         for v in self.ints:
             self.add(1, f"out[i] = (out[i] * 3 + {v}) % 10007")
         for v in self.floats:
