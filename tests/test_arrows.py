@@ -29,7 +29,7 @@ NOTEBOOK_IMPORTS = {
     0: {"andrea_lab.lesson", "andrea_lab.proxy", "andrea_lab.view", "andrea_lab.model", "andrea_lab.text"}
     | {"andrea_lab.engine", "andrea_lab.run", "andrea_lab.commands", "andrea_lab.paths", "andrea_lab.rng"}
     | {"kernels.target", "numba", "numpy", "matplotlib", "IPython"},
-    1: {"kernels.pairs", "kernels.reference"},
+    1: {"kernels", "kernels.pairs", "kernels.reference"},
 }
 
 
