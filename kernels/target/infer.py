@@ -114,7 +114,7 @@ def _infer(program, argtypes):
             typing, target, fn, args, types.none, flags, {}, pipeline_class=_TypesOnly
         )
     table = {name: types.unliteral(ty) for name, ty in typemap.items() if not name.startswith(("$", "arg."))}
-    return table, _wide(func_ir, typemap, program)
+    return table, _wide(func_ir, typemap)
 
 
 def _thread_function(program):
@@ -141,21 +141,40 @@ def build(tree, program, namespace):
     return namespace[program.name]
 
 
-def _wide(func_ir, typemap, program):
-    """Where a float64 is computed: (line, what), in order."""
-    found = {}
-    for block in func_ir.blocks.values():
+def _wide(func_ir, typemap):
+    """Where a float64 is computed, constants apart: (file, line, what), in order."""
+    found, fixed = set(), set()
+    for _, block in sorted(func_ir.blocks.items()):
         for inst in block.body:
-            if isinstance(inst, ir.Assign) and typemap.get(inst.target.name) == types.float64:
-                name = inst.target.name
-                if isinstance(inst.value, ir.Arg):
-                    found.setdefault((inst.loc.line, f"argument '{name}'"))
-                elif not name.startswith("$"):
-                    found.setdefault((inst.loc.line, f"'{name}'"))
-                elif not isinstance(inst.value, (ir.Const, ir.Var, ir.Global)):
-                    found.setdefault((inst.loc.line, "an expression"))
-    named = {line for line, what in found if what != "an expression"}
-    return sorted(k for k in found if k[1] != "an expression" or k[0] not in named)
+            if not isinstance(inst, ir.Assign):
+                continue
+            if _is_fixed(inst.value, fixed) and _inner_name(inst.target.name) is None:
+                fixed.add(inst.target.name)
+            elif typemap.get(inst.target.name) == types.float64:
+                name = _inner_name(inst.target.name)
+                kind = "argument " if isinstance(inst.value, ir.Arg) else ""
+                what = "an expression" if name is None else f"{kind}'{name}'"
+                if name is not None or not isinstance(inst.value, ir.Var):
+                    found.add((inst.loc.filename, inst.loc.line, what))
+    named = {place[:2] for place in found if place[2] != "an expression"}
+    return sorted(f for f in found if f[2] != "an expression" or f[:2] not in named)
+
+
+def _is_fixed(value, fixed):
+    """True for a constant, and for a sum or the like of constants."""
+    if isinstance(value, (ir.Const, ir.Global, ir.FreeVar)):
+        return True
+    return (
+        isinstance(value, ir.Expr)
+        and value.op in ("getattr", "unary", "binop")
+        and all(v.name in fixed for v in value.list_vars())
+    )
+
+
+def _inner_name(name):
+    """A variable as its function calls it, None for Numba's temporaries; inlining adds `<function>_v<number>__`."""
+    name = re.sub(r"^.*_v\d+__", "", name)
+    return None if name.startswith("$") or re.match(r"v(const)?\d", name) else re.sub(r"_\d+$", "", name)
 
 
 class translated:

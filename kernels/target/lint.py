@@ -16,5 +16,4 @@ def lint(kernel, *args, block=(32, 1, 1)):
         key, _, _ = arguments.describe(kernel.name, kernel.params, args)
         argtypes, _ = arguments.types_of(key)
     program = normal.normalise(kernel.source, arguments.shape(kernel.name, "block", block))
-    found = infer.Types(program, argtypes).wide
-    return [(kernel.source.file, line, what) for line, what in found]
+    return infer.Types(program, argtypes).wide

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from conftest import load
 from kernel_generator import LENGTH, module
 
+from conftest import load
 from kernels.target import ptx
 
 BATCH = 6
