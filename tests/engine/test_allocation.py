@@ -12,7 +12,13 @@ from tests.engine.tiny import config, engine, one
 WARM, STEPS = 6, 20
 
 
-def watch(made, plant=None) -> dict[str, int]:
+def watch(made, plant=None, attempts: int = 3) -> dict[str, int]:
+    """The least of three looks: what an interpreter sets up once is seen once, what a step allocates every time."""
+    looks = [look(made, plant) for _ in range(attempts)]
+    return {key: min(found[key] for found in looks) for key in looks[0]}
+
+
+def look(made, plant=None) -> dict[str, int]:
     """Peak and growth of the traced heap over 20 warm steps, and growth of the resident size, in bytes."""
     for _ in range(WARM):
         one(made)
