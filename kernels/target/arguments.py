@@ -11,6 +11,7 @@ from .errors import LaunchError
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 DTYPES = frozenset(("bool", *_INTEGERS, "float32", "float64"))
+_NAMES = {np.dtype(name): name for name in DTYPES}
 _INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -50,16 +51,15 @@ def _array_key(kernel, name, value):
             f"kernel {kernel}: argument '{name}' is not contiguous (shape {value.shape}, strides {value.strides}); "
             "pass np.ascontiguousarray of it, or the whole array and an offset"
         )
-    dtype = value.dtype
-    if dtype.name not in DTYPES or not dtype.isnative:
-        raise LaunchError(
-            f"kernel {kernel}: argument '{name}' has dtype {dtype.str}, expected one of {', '.join(sorted(DTYPES))}"
-        )
+    dtype = _NAMES.get(value.dtype)
+    if dtype is None:
+        known = ", ".join(sorted(DTYPES))
+        raise LaunchError(f"kernel {kernel}: argument '{name}' has dtype {value.dtype.str}, expected one of {known}")
     if value.ndim == 0:
         raise LaunchError(
             f"kernel {kernel}: argument '{name}' is an array without axes; pass a scalar or an array of shape (1,)"
         )
-    return dtype.name, value.ndim, value.flags.writeable
+    return dtype, value.ndim, value.flags.writeable
 
 
 def _scalar(kernel, name, value):
@@ -109,6 +109,8 @@ _BLOCK = (1024, 1024, 64)
 
 def shape(kernel, what, given):
     """A grid or block as three positive integers within CUDA's limits."""
+    if type(given) is int and 0 < given <= _BLOCK[0]:
+        return given, 1, 1
     parts = given if isinstance(given, (tuple, list)) else (given,)
     whole = all(isinstance(n, (int, np.integer)) and not isinstance(n, (bool, np.bool_)) for n in parts)
     if not whole or not 1 <= len(parts) <= 3:

@@ -10,6 +10,7 @@ import dis
 import inspect
 import linecache
 import math
+import operator
 import textwrap
 import types as pytypes
 
@@ -37,6 +38,7 @@ class Source:
         self.text = self._read() if text is None else text
         self._tree = None
         self._chains = None
+        self._seen = self._values = None
 
     @classmethod
     def bare(cls, fn):
@@ -112,10 +114,16 @@ class Source:
 
     def values(self):
         """The values that the free names stand for now, in a hashable, printable form."""
-        return tuple(self._value(chain) for chain in self.chains())
+        chains = self.chains()
+        found = [self.lookup(chain[0], _MISSING) for chain in chains]
+        if self._seen is not None and all(map(operator.is_, found, self._seen)):
+            return self._values
+        values = tuple(self._value(chain, value) for chain, value in zip(chains, found, strict=True))
+        lasting = not any(_may_change(chain, value) for chain, value in zip(chains, found, strict=True))
+        self._seen, self._values = (found, values) if lasting else (None, None)
+        return values
 
-    def _value(self, chain):
-        value = self.lookup(chain[0], _MISSING)
+    def _value(self, chain, value):
         for attribute in chain[1:]:
             if not isinstance(value, pytypes.ModuleType) or value.__name__.split(".")[0] in _KNOWN_MODULES:
                 break
@@ -124,6 +132,13 @@ class Source:
 
 
 _MISSING = object()
+
+
+def _may_change(chain, value):
+    """True for a value that may mean something else later although it is the same object."""
+    if isinstance(value, pytypes.ModuleType):
+        return len(chain) > 1 and value.__name__.split(".")[0] not in _KNOWN_MODULES
+    return hasattr(value, "digest_parts")
 
 
 def stable(value):

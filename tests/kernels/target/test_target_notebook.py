@@ -107,7 +107,8 @@ def test_a_module_loaded_again(tmp_path, monkeypatch):
 
     path = tmp_path / "reloaded_kernels.py"
     header = "from numba import cuda, float32\nfrom kernels.target import kernel\n\n\n"
-    text = "@kernel\ndef k(x):\n    x[0] = float32({})\n\n\nfirst = k\n\n\n@kernel\ndef k(x):  # noqa: F811\n    x[0] = float32({})\n"
+    one = "@kernel\ndef k(x):\n    x[0] = float32({})\n\n\n"
+    text = f"{one}first = k\n\n\n{one}"
     path.write_text(header + text.format(1, 2))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
@@ -151,7 +152,8 @@ def write(step, add, factor):
 write(0, 1, 1)
 cell('%load_ext autoreload')
 cell('%autoreload ' + sys.argv[2])
-cell('import numpy as np, edited\\nfrom edited import k\\nfrom kernels.target import use\\nuse("cpu")\\nx = np.zeros(1, np.float32)\\nc = k[1, 1]')
+cell('import numpy as np, edited\\nfrom edited import k\\nfrom kernels.target import use')
+cell('use("cpu")\\nx = np.zeros(1, np.float32)\\nc = k[1, 1]')
 out = []
 def launch():
     for call in ('k[1, 1](x)', 'edited.k[1, 1](x)', 'c(x)'):
