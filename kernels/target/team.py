@@ -189,17 +189,26 @@ def _one_blas_thread():
     if _blas is None:
         from threadpoolctl import ThreadpoolController
 
-        _blas = ThreadpoolController().select(user_api="blas").lib_controllers
-    before = [lib.get_num_threads() for lib in _blas]
+        _blas = [_switch(lib) for lib in ThreadpoolController().select(user_api="blas").lib_controllers]
+    before = [count() for count, _ in _blas]
     try:
-        for lib, count in zip(_blas, before, strict=True):
+        for (_, limit), count in zip(_blas, before, strict=True):
             if count != 1:
-                lib.set_num_threads(1)
+                limit(1)
         yield
     finally:
-        for lib, count in zip(_blas, before, strict=True):
+        for (_, limit), count in zip(_blas, before, strict=True):
             if count != 1:
-                lib.set_num_threads(count)
+                limit(count)
+
+
+def _switch(library):
+    """(get, set) of a BLAS library's number of threads; OpenBLAS' own functions, which allocate nothing."""
+    for name in getattr(library, "check_symbols", ()):
+        if name.split("openblas_")[-1].startswith("get_num_threads") and hasattr(library.dynlib, name):
+            change = name.replace("get_num_threads", "set_num_threads")
+            return getattr(library.dynlib, name), getattr(library.dynlib, change)
+    return library.get_num_threads, library.set_num_threads
 
 
 def _after_fork():
