@@ -67,14 +67,14 @@ def _versions(problems: list[str]) -> dict[str, str]:
 
 
 def _cuda() -> str:
-    """The state of the GPU in words: "answers", or why it does not."""
+    """Whether a GPU answers, in words."""
     from kernels.target import KernelError, use
 
     try:
         with use("cuda"):
             return "a CUDA device answers"
-    except KernelError as error:
-        return f"no CUDA device: {error}"
+    except KernelError:
+        return "no NVIDIA device answers"
 
 
 def _blas(problems: list[str]) -> str | None:
