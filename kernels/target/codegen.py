@@ -1,8 +1,8 @@
 """From a generated Python function to object code, with LLVM settings of our own and no effect on other Numba code.
 
-Floating point is exact IEEE arithmetic, never reassociated. A product that is used once, in a sum or difference of the
-same stretch of code, becomes one fused multiply-add, by a rule on Numba's code (`fuse_products`) and not by LLVM: so bits
-depend neither on the processor nor on which part of a vectorised loop an element falls into.
+Floating point is exact IEEE arithmetic, never reassociated. A product that is used once, in a sum or difference of
+the same stretch of code, becomes one fused multiply-add, by a rule on Numba's code (`fuse_products`) and not by LLVM:
+so bits depend neither on the processor nor on which part of a vectorised loop an element falls into.
 """
 
 import copy
