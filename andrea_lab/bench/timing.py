@@ -10,6 +10,7 @@ from statistics import geometric_mean, median
 import numpy as np
 
 TURN = 0.01  # seconds: a shorter piece of work is repeated within its turn
+WARM = 0.01  # seconds of calls before a turn's clock starts
 MOST = 50  # repetitions in a turn
 
 
@@ -20,13 +21,24 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def interleave(sides: dict[str, Callable[[], object]], rounds: int, pause: float = 0.05) -> dict[str, float]:
+def warm(work: Callable[[], object]) -> float:
+    """Call for about WARM seconds, at least once; how long the last call took."""
+    start = time.perf_counter()
+    while True:
+        last = seconds(work)
+        if time.perf_counter() - start >= WARM:
+            return last
+
+
+def interleave(
+    sides: dict[str, Callable[[], object]], rounds: int, pause: float = 0.05, prepare: Callable[[str], object] = str
+) -> dict[str, float]:
     """The median time of each side, ms. Every round visits all sides, odd rounds in reverse order.
 
-    A turn is a pause (threads of the side before stop spinning), one call that does not count, then calls for about
-    TURN seconds, whose median is the turn's time.
+    A turn is a pause (threads of the side before stop spinning), `prepare(side)`, calls for about WARM seconds that do
+    not count (its own threads wake up), then calls for about TURN seconds, whose median is the turn's time.
     """
-    repeats = {name: max(1, min(MOST, round(TURN / max(seconds(work), 1e-6)))) for name, work in sides.items()}
+    repeats = {name: max(1, min(MOST, round(TURN / max(warm(work), 1e-6)))) for name, work in sides.items()}
     turns: dict[str, list[float]] = {name: [] for name in sides}
     gc.collect()
     gc.disable()
@@ -34,7 +46,8 @@ def interleave(sides: dict[str, Callable[[], object]], rounds: int, pause: float
         for r in range(rounds):
             for name in list(sides) if r % 2 == 0 else reversed(sides):
                 time.sleep(pause)
-                sides[name]()
+                prepare(name)
+                warm(sides[name])
                 turns[name].append(median(seconds(sides[name]) for _ in range(repeats[name])))
     finally:
         gc.enable()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from .errors import KernelError
 
 _SPINS = 2000
+_LINGER = 300
 _NAP = 5e-5
 _STACK = 16 * 1024 * 1024
 
@@ -47,7 +48,7 @@ class Team:
     # ---- a helper's life
     def _help(self, member):
         while True:
-            member.gate.acquire()
+            self._await(member.gate)
             if self.retired:
                 return
             seen, idle = self.epoch - 1, 0
@@ -63,6 +64,14 @@ class Team:
                 except BaseException as error:
                     self.error = error
                 member.busy = False
+
+    def _await(self, gate):
+        """Until the next run: awake for a moment, since runs often follow each other closely, then asleep."""
+        for _ in range(_LINGER):
+            if gate.acquire(blocking=False):
+                return
+            _yield()
+        gate.acquire()
 
     def _work(self):
         for function, arguments in self.tasks:

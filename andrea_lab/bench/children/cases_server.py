@@ -26,7 +26,6 @@ class Cases:
         case = cases.CASES[name](self.shape)
         outs = {side: case.outs() for side in ("ours", "numpy", "hand")}
         work = {side: getattr(case, side)(outs[side]) for side in outs}
-        work["numpy"] = self._threaded(work["numpy"])
         errors = {}
         for side, run in work.items():
             run()
@@ -35,17 +34,13 @@ class Cases:
                 raise ArithmeticError(
                     f"{name}: {side} is off by {errors[side]:.1e} of the reference, expected at most {TOLERANCE:.0e}"
                 )
-        return {"name": name, "errors": errors, "ms": timing.interleave(work, rounds, pause)}
+        return {"name": name, "errors": errors, "ms": timing.interleave(work, rounds, pause, self._prepare)}
 
-    def _threaded(self, run):
-        """NumPy's turn: its BLAS gets all threads; ours holds it at one."""
+    def _prepare(self, side: str) -> None:
+        """NumPy's BLAS gets all threads in NumPy's turns; in the others it sleeps."""
         found = blas.numpy_blas()
-
-        def turn():
-            found.threads.set_num_threads(self.threads)
-            run()
-
-        return turn if found else run
+        if found:
+            found.threads.set_num_threads(self.threads if side == "numpy" else 1)
 
 
 if __name__ == "__main__":
