@@ -245,13 +245,14 @@ def gemm(A, B, C, ta=False, tb=False, add=False):
     for lo, hi in panels(M, N, K):
         part = A[:, lo:hi] if ta else A[lo:hi]
         tasks.append(blas.sgemm_task(part, B, C[lo:hi], ta, tb, add))
-    return [Launch("gemm", tasks)]
+    return [Launch("gemm", tasks, blas=True)]
 
 
 def together(*lists):
     """One launch made of launches that do not wait for each other: their tasks share the workers without a barrier."""
     launches = [launch for launches in lists for launch in launches]
-    return [Launch(launches[0].name, [task for launch in launches for task in launch.tasks])]
+    tasks = [task for launch in launches for task in launch.tasks]
+    return [Launch(launches[0].name, tasks, blas=any(launch.blas for launch in launches))]
 
 
 def panels(M, N, K):

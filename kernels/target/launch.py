@@ -19,17 +19,17 @@ class Launch:
     """A launch whose arguments are checked and whose call is prepared; it runs nothing by itself.
 
     `tasks` is a list of (callable, arguments) that any threads may run in any order; `run()` runs them. The arguments
-    keep alive whatever they point to.
+    keep alive whatever they point to. `blas`: the tasks call the BLAS library, whose own threads must rest meanwhile.
     """
 
-    __slots__ = ("name", "tasks")
+    __slots__ = ("blas", "name", "tasks")
 
-    def __init__(self, name, tasks):
-        self.name, self.tasks = name, tasks
+    def __init__(self, name, tasks, blas=False):
+        self.name, self.tasks, self.blas = name, tasks, blas
 
     def run(self):
         """Run it now, and wait for it."""
-        if len(self.tasks) == 1:
+        if len(self.tasks) == 1 and not self.blas:
             function, args = self.tasks[0]
             function(*args)
         else:

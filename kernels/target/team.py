@@ -1,13 +1,17 @@
 """The threads that run launches: each takes the next task of the launch at hand, then all go on to the next launch.
 
+A helper that wakes up on the caller's processor would wait there until the system moves it, 10 to 20 ms later: longer
+than most kernels take. So helpers are kept off the processor that the caller is on.
+
 Which thread runs which task is left to chance; the cut of a launch into tasks depends on its grid alone, and tasks
 never touch each other's results, so neither chance nor the number of threads shows in the bits.
 """
 
+import ctypes
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 from .errors import KernelError
 
@@ -20,11 +24,12 @@ _STACK = 16 * 1024 * 1024
 class _Member:
     """What one helper thread shows to the others."""
 
-    __slots__ = ("busy", "gate")
+    __slots__ = ("busy", "gate", "thread")
 
     def __init__(self):
         self.busy = False
         self.gate = threading.Semaphore(0)
+        self.thread = None
 
 
 class Team:
@@ -37,11 +42,13 @@ class Team:
         self.running = False
         self.error = None
         self.retired = False
+        self.processor = None
         self.members = [_Member() for _ in range(size - 1)]
         before = threading.stack_size(_STACK)
         try:
             for member in self.members:
-                threading.Thread(target=self._help, args=(member,), daemon=True, name="kernels").start()
+                member.thread = threading.Thread(target=self._help, args=(member,), daemon=True, name="kernels")
+                member.thread.start()
         finally:
             threading.stack_size(before)
 
@@ -84,6 +91,7 @@ class Team:
         """Run launches in order; timer, a dict, gathers seconds by name."""
         self.error = None
         self.running = True
+        self._make_room()
         try:
             for member in self.members:
                 member.gate.release()
@@ -93,6 +101,18 @@ class Team:
             self.tasks = iter(())
             self.running = False
             self._wait()
+
+    def _make_room(self):
+        """Keep the helpers off the caller's processor, where there are enough others."""
+        here = _processor()
+        if here == self.processor:
+            return
+        self.processor = here
+        others = os.sched_getaffinity(0) - {here}
+        if len(others) >= len(self.members):
+            with suppress(OSError):  # a container may forbid it; the system then moves them in its own time
+                for member in self.members:
+                    os.sched_setaffinity(member.thread.native_id, others)
 
     def retire(self):
         """Let the helpers go."""
@@ -122,6 +142,17 @@ class Team:
             while member.busy:
                 spins += 1
                 _yield() if spins < _SPINS else time.sleep(_NAP)
+
+
+def _find_processor():
+    """A function that says which processor the calling thread is on; always None where the system does not tell."""
+    if hasattr(os, "sched_setaffinity"):
+        with suppress(OSError, AttributeError):
+            return ctypes.PyDLL(None).sched_getcpu  # PyDLL: a call too short to let go of the interpreter for
+    return lambda: None
+
+
+_processor = _find_processor()
 
 
 def _yield():
@@ -160,14 +191,14 @@ def set_threads(count):
 def run(launches, timer=None):
     """Run launches one after the other, each on all threads; timer, a dict, gathers seconds by launch name.
 
-    The BLAS library's own threads are held at one meanwhile. Called from a thread while another thread's run is going
+    While launches that call the BLAS library are among them, its own threads are held at one. Called from a thread while another thread's run is going
     on, it runs on the calling thread alone.
     """
     if not _lock.acquire(blocking=False):
         return _alone(launches, timer)
     try:
         team = _current_team()
-        with _one_blas_thread():
+        with _one_blas_thread() if any(launch.blas for launch in launches) else nullcontext():
             team.run(launches, timer)
     finally:
         _lock.release()

@@ -160,9 +160,42 @@ def test_the_blas_librarys_threads_are_held_and_handed_back():
     pools = ThreadpoolController().select(user_api="blas").lib_controllers
     before = [p.get_num_threads() for p in pools]
     inside = []
-    run([launch("look", lambda k: inside.append([p.get_num_threads() for p in pools]), 1)])
-    assert inside == [[1] * len(pools)]
+
+    def look(k):
+        inside.append([p.get_num_threads() for p in pools])
+
+    run([launch("ours", look, 1)])
+    run([Launch("library", [(look, (0,))], blas=True), launch("ours", look, 1)])
+    Launch("library", [(look, (0,))], blas=True).run()
+    held = [1] * len(pools)
+    assert inside == [before, held, held, held]
     assert [p.get_num_threads() for p in pools] == before
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nowhere else to go")
+def test_helpers_keep_off_the_callers_processor():
+    mine = os.sched_getaffinity(0)
+    first = min(mine)
+    set_threads(2)
+    try:
+        for here in (first, max(mine)):
+            os.sched_setaffinity(0, {here})  # moves this thread there
+            os.sched_setaffinity(0, mine)
+            run([launch("work", lambda k: time.sleep(0.0002), 6)])
+            team_now = team._current_team()
+            helper = team_now.members[0].thread.native_id
+            assert team_now.processor in mine
+            assert os.sched_getaffinity(helper) == mine - {team_now.processor}
+    finally:
+        os.sched_setaffinity(0, mine)
+
+
+def test_more_threads_than_processors_are_left_where_they_are():
+    mine = os.sched_getaffinity(0)
+    set_threads(len(mine) + 1)
+    run([launch("work", lambda k: None, 6)])
+    members = team._current_team().members
+    assert all(os.sched_getaffinity(member.thread.native_id) == mine for member in members)
 
 
 def test_after_a_fork_the_child_has_threads_of_its_own(write):
