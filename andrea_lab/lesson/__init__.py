@@ -1,6 +1,6 @@
 """What the notebooks share: checks of one line, exercises that never block, figures in one style, fresh runs."""
 
-from andrea_lab.lesson.checks import CheckFailed, check, exercise, relative_error
+from andrea_lab.lesson.checks import CheckFailed, agree, exercise, relative_error
 from andrea_lab.lesson.figures import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY, figure, picture
 from andrea_lab.lesson.texts import fresh_run, readable
 
@@ -13,7 +13,7 @@ __all__ = [
     "RED",
     "SKY",
     "CheckFailed",
-    "check",
+    "agree",
     "exercise",
     "figure",
     "fresh_run",

@@ -22,7 +22,7 @@ def relative_error(found: Any, expected: Any) -> float:
     return float(np.linalg.norm((found - expected).ravel()) / (scale if scale > 0 else 1.0))
 
 
-def check(name: str, found: Any, expected: Any, tol: float = 0.0) -> None:
+def agree(name: str, found: Any, expected: Any, tol: float = 0.0) -> None:
     """Print that `found` is `expected`, within the relative error `tol` (0: equal). Raises CheckFailed if it is not.
 
     Both are arrays of one shape, numbers, or anything that can be compared when tol is 0.

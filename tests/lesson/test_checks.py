@@ -1,16 +1,16 @@
-"""Checks and exercises: what they print, what they refuse, that an exercise never blocks."""
+"""Agreement and exercises: what they print, what they refuse, that an exercise never blocks."""
 
 import numpy as np
 import pytest
 
-from andrea_lab.lesson import CheckFailed, check, exercise, relative_error
+from andrea_lab.lesson import CheckFailed, agree, exercise, relative_error
 
 HERE = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def test_a_check_prints_one_line_of_fixed_width_without_measured_digits(capsys):
-    check("layer norm: out", HERE * np.float32(1.000001), HERE, tol=1e-5)
-    check("shape", (2, 3), (2, 3))
+    agree("layer norm: out", HERE * np.float32(1.000001), HERE, tol=1e-5)
+    agree("shape", (2, 3), (2, 3))
     first, second = capsys.readouterr().out.splitlines()
     assert first == "layer norm: out".ljust(58) + "within 1e-05  ok"
     assert second == "shape".ljust(58) + "equal         ok"
@@ -20,13 +20,13 @@ def test_a_failed_check_names_place_found_and_expected():
     wrong = HERE.copy()
     wrong[1, 2] = 9
     with pytest.raises(CheckFailed, match=r"^embed: found 9 at \[1, 2\], expected 5 \(relative error 5\.4e-01\)$"):
-        check("embed", wrong, HERE, tol=1e-5)
+        agree("embed", wrong, HERE, tol=1e-5)
 
 
 @pytest.mark.parametrize("found", [HERE.T, HERE[:1], 1.0])
 def test_a_check_refuses_another_shape(found):
     with pytest.raises(CheckFailed, match=r"found shape .*, expected \(2, 3\)"):
-        check("x", found, HERE, tol=1.0)
+        agree("x", found, HERE, tol=1.0)
 
 
 @pytest.mark.parametrize("tol", [0.0, 1e-3])
@@ -34,15 +34,15 @@ def test_a_check_refuses_nan(tol):
     wrong = HERE.copy()
     wrong[0, 1] = np.nan
     with pytest.raises(CheckFailed, match=r"found nan at \[0, 1\]"):
-        check("x", wrong, HERE, tol=tol)
+        agree("x", wrong, HERE, tol=tol)
 
 
 def test_equality_is_of_type_and_value():
-    check("x", np.bool_(True), True)
+    agree("x", np.bool_(True), True)
     with pytest.raises(CheckFailed, match="found 'a', expected 'b'"):
-        check("x", "a", "b")
+        agree("x", "a", "b")
     with pytest.raises(CheckFailed, match="found 1, expected True"):
-        check("x", 1, True)
+        agree("x", 1, True)
 
 
 def test_relative_error_of_a_zero_reference_is_the_norm():
