@@ -1,58 +1,6 @@
-"""Figures of the notebooks: one style, a fixed size in pixels, and a sentence for those who cannot see the picture."""
+"""Figures of the notebooks, in the style of all pictures of the lab."""
 
-import matplotlib
-from cycler import cycler
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
+from andrea_lab.view.style import Picture, figure, picture
 
-from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, encode
-
-DPI = 100
-COLOURS = 64  # enough for a colour map and smooth letters, at a third of the bytes
-STYLE = {
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY]),
-    "grid.color": GRID,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
-
-
-def figure(rows: int = 1, cols: int = 1, *, width: float = 7.6, height: float = 2.6, **subplots):
-    """A figure of width x height inches at DPI, and its axes: one, or an array as matplotlib's `subplots` gives it."""
-    with matplotlib.rc_context(STYLE):
-        made = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
-        FigureCanvasAgg(made)
-        return made, made.subplots(rows, cols, **subplots)
-
-
-class Picture:
-    """A drawn figure as a notebook shows it: PNG bytes, and `words` in place of the picture."""
-
-    def __init__(self, png: bytes, words: str):
-        self.png, self.words = png, words
-
-    def _repr_png_(self) -> bytes:
-        return self.png
-
-    def __repr__(self) -> str:
-        return f"[{self.words}]"
-
-
-def picture(drawn: Figure, words: str) -> Picture:
-    """Draw a figure. `words` say in a sentence what it shows."""
-    for axes in drawn.axes:
-        for image in axes.images:
-            image.set_interpolation("nearest")  # a cell is a number; blurred cells are neither true nor small
-        axes.set_title(axes.get_title(), loc="left", fontsize=9.5)
-        axes.set_title("", loc="center")
-        axes.tick_params(labelsize=8)  # a colour bar's axes were made by the caller, outside the style
-    drawn.canvas.draw()
-    return Picture(encode(drawn.canvas, colours=COLOURS), words)
+__all__ = ["BLUE", "GREEN", "INK", "ORANGE", "PURPLE", "RED", "SKY", "Picture", "figure", "picture"]

@@ -1,0 +1,78 @@
+"""One style for every still picture: colours, a fixed size in pixels, and a sentence for those who cannot see it."""
+
+import matplotlib
+from cycler import cycler
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, encode
+
+DPI = 100
+COLOURS = 64  # enough for a colour map and smooth letters, at a third of the bytes
+STYLE = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.labelsize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY]),
+    "grid.color": GRID,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def figure(rows: int = 1, cols: int = 1, *, width: float = 7.6, height: float = 2.6, **subplots):
+    """A figure of width x height inches at DPI, and its axes: one, or an array as matplotlib's `subplots` gives it."""
+    with matplotlib.rc_context(STYLE):
+        made = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+        FigureCanvasAgg(made)
+        return made, made.subplots(rows, cols, **subplots)
+
+
+class Sheet:
+    """A figure of width x height pixels on which axes and words are placed by pixel, counted from the upper left."""
+
+    def __init__(self, width: int, height: int):
+        self.width, self.height = width, height
+        self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+        FigureCanvasAgg(self.figure)
+
+    def axes(self, left: float, top: float, width: float, height: float):
+        """Axes whose frame is this rectangle."""
+        rectangle = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
+        with matplotlib.rc_context(STYLE):
+            return self.figure.add_axes(rectangle)
+
+    def text(self, left: float, top: float, words: str, **how):
+        """Words that begin at this pixel, top aligned unless told otherwise."""
+        how = {"fontsize": 8.5, "color": INK, "va": "top"} | how
+        return self.figure.text(left / self.width, 1 - top / self.height, words, **how)
+
+
+class Picture:
+    """A drawn figure as a notebook shows it: PNG bytes, and `words` in place of the picture."""
+
+    def __init__(self, png: bytes, words: str):
+        self.png, self.words = png, words
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+    def __repr__(self) -> str:
+        return f"[{self.words}]"
+
+
+def picture(drawn: Figure, words: str, colours: int = COLOURS) -> Picture:
+    """Draw a figure. `words` say in a sentence what it shows; `colours` is the size of the PNG's palette."""
+    for axes in drawn.axes:
+        for image in axes.images:
+            image.set_interpolation("nearest")  # a cell is a number; blurred cells are neither true nor small
+        axes.set_title(axes.get_title(), loc="left", fontsize=9.5)
+        axes.set_title("", loc="center")
+        axes.tick_params(labelsize=8)  # a colour bar's axes were made by the caller, outside the style
+    drawn.canvas.draw()
+    return Picture(encode(drawn.canvas, colours=colours), words)
