@@ -1,7 +1,8 @@
 """Where the laboratory's texts, configurations and runs are. Nothing else looks for them.
 
 The packages are used from a checkout: `data/` and `runs/` stand beside `andrea_lab/`, also after an editable install.
-`ANDREA_DATA` and `ANDREA_RUNS` name other places.
+`ANDREA_DATA` and `ANDREA_RUNS` name other places. How far a learner has come is kept in the user's own data folder,
+outside the checkout; `ANDREA_PROGRESS` names another one.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ def runs_dir() -> Path:
     if path.exists() and not path.is_dir():
         raise PathError(f"{'ANDREA_RUNS' if named else 'runs'}: expected a folder, found {_what(path)}: {path}")
     return path
+
+
+def progress_dir() -> Path:
+    """Return the folder of the score card; it may not exist yet, and is not made here."""
+    named = os.environ.get("ANDREA_PROGRESS")
+    if named:
+        return Path(named).expanduser().resolve()
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "andrea-lab" / "progress"
 
 
 def _inside_data(name: str) -> Path:

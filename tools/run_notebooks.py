@@ -7,6 +7,7 @@ left as it was.
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
@@ -40,7 +41,7 @@ def canonical(notebook: nbformat.NotebookNode) -> str:
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
-    """Runs a notebook in a fresh kernel, in its own folder, and returns it with its outputs.
+    """Runs a notebook in a fresh kernel, in its own folder, with an empty score card; returns it with its outputs.
 
     Raises CellExecutionError when a cell raises, DeadKernelError when the kernel dies.
     """
@@ -55,7 +56,9 @@ def execute(path: Path) -> nbformat.NotebookNode:
         coalesce_streams=True,
     )
     os.environ["ANDREA_THREADS"] = "1"
-    client.execute()
+    with tempfile.TemporaryDirectory(prefix="andrea-progress-") as score_card:
+        os.environ["ANDREA_PROGRESS"] = score_card
+        client.execute()
     settle(notebook, client.widget_buffers)
     return notebook
 

@@ -89,7 +89,7 @@ def packed(given: Any) -> dict[str, Any]:
     text = text_of(given)
     tree = ast.parse(text).body[0]
     lines = text.split("\n")[tree.lineno - 1 :]
-    values = {name: _pack(name, value, fn) for name, value in _free(fn).items()}
+    values = {name: _pack(name, value, fn) for name, value in free(fn).items()}
     first = fn.__code__.co_firstlineno + tree.lineno - 1
     return {"name": fn.__name__, "text": "\n".join(lines), "file": fn.__code__.co_filename, "first": first} | {
         "values": values
@@ -106,7 +106,7 @@ def unpacked(made: dict[str, Any], wrap: Callable = kernel) -> Any:
 def preamble(given: Any) -> str:
     """The lines a file needs above the kernel: its imports, its constants, its device functions."""
     imports, numba_names, rest = [], {"cuda"}, []
-    for name, value in _free(plain(given)).items():
+    for name, value in free(plain(given)).items():
         kind, what, *more = _pack(name, value, plain(given))
         if kind == "module":
             if what != "numba.cuda":
@@ -136,7 +136,7 @@ def _closure(fn) -> dict[str, Any]:
     return found
 
 
-def _free(fn) -> dict[str, Any]:
+def free(fn) -> dict[str, Any]:
     """The names from outside that a function uses, with their values now; unknown ones and built-ins are left out."""
     read = {n.id for n in ast.walk(ast.parse(text_of(fn))) if isinstance(n, ast.Name)}
     outside = {**fn.__globals__, **_closure(fn)}

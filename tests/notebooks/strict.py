@@ -11,6 +11,7 @@ import base64
 import contextlib
 import io
 import os
+import tempfile
 import time
 from queue import Empty
 
@@ -66,14 +67,19 @@ def environment(values):
 
 
 class StrictNotebook(IPyNbFile):
-    """One notebook; its cells run in order in one fresh kernel."""
+    """One notebook; its cells run in order in one fresh kernel, and no exercise was tried before."""
 
     def setup(self):
         # A first use of matplotlib on a machine writes its font list, and says so on stderr of whoever comes first.
         import matplotlib.font_manager  # noqa: F401
 
-        with environment(KERNEL_ENV):
+        self.score_card = tempfile.TemporaryDirectory(prefix="andrea-progress-")
+        with environment({**KERNEL_ENV, "ANDREA_PROGRESS": self.score_card.name}):
             super().setup()
+
+    def teardown(self):
+        super().teardown()
+        self.score_card.cleanup()
 
     def collect(self):
         for cell in super().collect():
