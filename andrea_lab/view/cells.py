@@ -4,11 +4,11 @@ import matplotlib
 import numpy as np
 
 from andrea_lab.view.accesses import SECTOR, Step
-from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED
+from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 
 LANES = 32
 PAPER, LINE, BORDER, FETCHED, DARK = (255, 255, 255), (226, 226, 226), (150, 150, 150), (198, 198, 198), (34, 34, 34)
-HUES = (BLUE, ORANGE, GREEN, RED, PURPLE)
+HUES = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#999933", "#882255")
 SMALL, LARGE = 4, 14  # pixels of a cell from which on it gets lines round it, and a number in it
 
 
@@ -90,7 +90,7 @@ def pixels(colour, wide: int, high: int, borders, framed, dotted) -> np.ndarray:
     size = max(1, min(wide, high) // 4)
     for r, c in np.argwhere(dotted & small):
         y, x = r * high + (high - size + 1) // 2, c * wide + (wide - size + 1) // 2
-        image[y : y + size, x : x + size] = DARK
+        image[y : y + size, x : x + size] = DARK if is_light(colour[r, c]) else PAPER
     image[[0, -1]] = BORDER
     image[:, [0, -1]] = BORDER
     return image
@@ -98,35 +98,8 @@ def pixels(colour, wide: int, high: int, borders, framed, dotted) -> np.ndarray:
 
 def ink_on(colour) -> str:
     """White or dark letters, whichever can be read on the colour."""
-    return "white" if np.dot(colour, (0.299, 0.587, 0.114)) < 140 else INK
+    return INK if is_light(colour) else "white"
 
 
-def legend(sheet, left: int, colours, names, marks) -> None:
-    """The first row of a picture: what the colours and marks are. names: of the traces, if several."""
-    x, y = left, 8
-    x += _words(sheet, x, y, "colour: lane" if len(colours) > 1 else "colour: lane 0")
-    for n, ramp in enumerate(colours[: len(HUES)]):
-        axes = sheet.axes(x, y + 1, 64 if len(colours) > 1 else 128, 11)
-        axes.imshow(ramp[None].astype(np.uint8), aspect="auto", interpolation="nearest")
-        axes.axis("off")
-        x += 70 if len(colours) > 1 else 134
-        if len(colours) > 1:
-            x += _words(sheet, x, y, names[n]) + 4
-    x += 12 + _words(sheet, x, y, "(light to full: 0 to 31)" if len(colours) > 1 else "to 31")
-    squares = {"fetched": (FETCHED, False, False), "several": (PAPER, False, True), "written": (PAPER, True, False)}
-    for mark, words in marks.items():
-        colour, frame, dot = squares[mark]
-        if x + 30 + 5.8 * len(words) > sheet.width:
-            x, y = left, y + 16
-        axes = sheet.axes(x, y + 1, 12, 12)
-        square = pixels(np.array([[colour]]), 12, 12, [], np.array([[frame]]), np.array([[dot]]))
-        axes.imshow(square, aspect="auto", interpolation="nearest")
-        axes.axis("off")
-        x += 18
-        x += 12 + _words(sheet, x, y, words)
-
-
-def _words(sheet, x, y, words) -> int:
-    """Write, and say how many pixels it took."""
-    drawn = sheet.text(x, y, words, fontsize=8.5)
-    return round(drawn.get_window_extent(sheet.figure.canvas.get_renderer()).width) + 6
+def is_light(colour) -> bool:
+    return np.dot(colour, (0.299, 0.587, 0.114)) >= 140

@@ -3,8 +3,9 @@
 import numpy as np
 
 from andrea_lab.view.accesses import VERBS, shortened
-from andrea_lab.view.cells import LARGE, Cells, legend, ramps
+from andrea_lab.view.cells import FETCHED, LARGE, Cells, ramps
 from andrea_lab.view.curve import INK
+from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.style import Picture, Sheet, picture
 
 WIDTH, LEFT, RIGHT = 840, 256, 70  # pixels; the lines of the kernel stand on the left
@@ -19,31 +20,44 @@ def draw_strips(groups, array, shape, names, count, itemsize, words) -> Picture:
     window = _window(shown, shape[0])
     c0, c1 = window
     wide = max(1, min(16, (WIDTH - LEFT - RIGHT) // (c1 - c0)))
-    total, tops = 34, {}
-    for name, turns in shown.items():
-        tops[name] = total + (20 if name else 0)
-        gaps = sum(a[0].interval != b[0].interval for a, b in zip(turns, turns[1:], strict=False))
-        total = tops[name] + len(turns) * HIGH + gaps * BARRIER + 46
-    sheet = Sheet(WIDTH, total - 6)
     colours = ramps(len(names))
-    drawn = [Cells(turn, ((0, 1), window), c1, colours, itemsize, True) for turns in shown.values() for turn in turns]
-    marks = {
-        "fetched": any((cells.colour == (198, 198, 198)).all(-1).any() for cells in drawn),
-        "several": any((cells.owners > 1).any() for cells in drawn),
-        "written": any(cells.written.any() for cells in drawn),
+    drawn = {
+        name: [Cells(turn, ((0, 1), window), c1, colours, itemsize, True) for turn in turns]
+        for name, turns in shown.items()
     }
-    explain = {
-        "fetched": "fetched in the same 32 bytes, not asked for",
-        "several": "several lanes",
-        "written": "written (others: read)" if any(not cells.written.any() for cells in drawn) else "written",
-    }
-    legend(sheet, 12, colours, names, {mark: explain[mark] for mark, there in marks.items() if there})
+    explained = Legend(
+        lanes_and_marks(colours, names, _marks([c for cells in drawn.values() for c in cells])), WIDTH - 12
+    )
+    y, tops = explained.height, {}
+    for name, turns in shown.items():
+        tops[name] = y + (20 if name else 0)
+        y = tops[name] + len(turns) * HIGH + _gaps(turns) * BARRIER + 40
+    sheet = Sheet(WIDTH, y)
+    explained.draw(sheet, 12)
     for name, turns in shown.items():
         if name:
             sheet.text(12, tops[name] - 20, name, fontsize=10, fontweight="bold")
         left_out = len(_turns(groups[name])) - len(turns)
-        _column(sheet, turns, tops[name], window, wide, colours, itemsize, array, shape[0], left_out)
+        _column(sheet, list(zip(turns, drawn[name], strict=True)), tops[name], window, wide, array, left_out)
     return picture(sheet.figure, words or _sentence(groups, array), PALETTE)
+
+
+def _gaps(turns) -> int:
+    """How often a barrier lies between two strips."""
+    return sum(a[0].interval != b[0].interval for a, b in zip(turns, turns[1:], strict=False))
+
+
+def _marks(drawn) -> dict:
+    """What the legend must explain."""
+    written = [bool(cells.written.any()) for cells in drawn]
+    marks = {}
+    if any((cells.colour == FETCHED).all(-1).any() for cells in drawn):
+        marks["fetched"] = "fetched in the same 32 bytes, not asked for"
+    if any((cells.owners > 1).any() for cells in drawn):
+        marks["several"] = "several lanes"
+    if any(written):
+        marks["written"] = "written" if all(written) else "written (others: read)"
+    return marks
 
 
 def _turns(found):
@@ -63,11 +77,11 @@ def _window(shown, size):
     return start, min(size, max(end, start + 32), start + WIDTH - LEFT - RIGHT)
 
 
-def _column(sheet, turns, y, window, wide, colours, itemsize, array, size, left_out):
+def _column(sheet, turns, y, window, wide, array, left_out):
     """The strips of one kernel, one below the other."""
     c0, c1 = window
     before = None
-    for n, turn in enumerate(turns):
+    for n, (turn, cells) in enumerate(turns):
         step = turn[0]
         if before is not None and step.interval != before.interval:
             _barrier(sheet, y, wide * (c1 - c0), step.interval - before.interval)
@@ -78,7 +92,6 @@ def _column(sheet, turns, y, window, wide, colours, itemsize, array, size, left_
         verb = VERBS[step.what].split()[0]
         sheet.text(LEFT - 6, y + HIGH / 2, verb, fontsize=7, va="center", ha="right", color="#555555")
         axes = sheet.axes(LEFT, y, wide * (c1 - c0), HIGH)
-        cells = Cells(turn, ((0, 1), window), c1, colours, itemsize, True)
         axes.imshow(cells.image(wide, HIGH, True), extent=(c0, c1, 1, 0), aspect="auto", interpolation="nearest")
         if wide >= LARGE:
             cells.numbers(axes)

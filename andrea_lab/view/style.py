@@ -4,6 +4,8 @@ import matplotlib
 from cycler import cycler
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 
 from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, encode
 
@@ -51,6 +53,12 @@ class Sheet:
         """Words that begin at this pixel, top aligned unless told otherwise."""
         how = {"fontsize": 8.5, "color": INK, "va": "top"} | how
         return self.figure.text(left / self.width, 1 - top / self.height, words, **how)
+
+
+def width_of(words: str, size: float) -> float:
+    """Pixels that words of this size in points take."""
+    wide, _, _ = text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)
+    return wide * DPI / 72
 
 
 class Picture:

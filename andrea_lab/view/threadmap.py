@@ -9,7 +9,8 @@ import math
 import numpy as np
 
 from andrea_lab.view.accesses import SECTOR, Step, named, shortened, steps
-from andrea_lab.view.cells import LARGE, Cells, legend, ramps
+from andrea_lab.view.cells import LARGE, Cells, ramps
+from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.strips import draw_strips
 from andrea_lab.view.style import Picture, Sheet, picture
 
@@ -49,14 +50,19 @@ def thread_map(
         groups[name] = _chosen(found, array, what, line)
     if not groups:
         raise ValueError("thread_map: found no trace, expected one or more of kernels.trace")
-    names = [_name(trace, n) for n, trace in enumerate(max(members.values(), key=len))]
+    names = _names(max(members.values(), key=len))
     draw = draw_strips if len(shape) == 1 else _panels
     return draw(groups, array, shape, names, count, itemsize, words)
 
 
-def _name(trace, number: int) -> str:
-    """What a trace is called in the legend."""
-    return f"block {trace.block}" if hasattr(trace, "block") else f"trace {number}"
+def _names(traces) -> list[str]:
+    """What the traces are called in the legend: by block, by warp, or by both, as they differ."""
+    blocks, warps = ([getattr(trace, field, 0) for trace in traces] for field in ("block", "warp"))
+    if len(set(warps)) == 1:
+        return [f"block {b}" for b in blocks]
+    return [
+        f"warp {w}" if len(set(blocks)) == 1 else f"block {b}, warp {w}" for b, w in zip(blocks, warps, strict=True)
+    ]
 
 
 def _chosen(found: list[Step], array: str, what, line) -> list[Step]:
@@ -86,13 +92,15 @@ def _panels(groups, array, shape, names, count, itemsize, words):
     beside = not stacked and most == 1 and len(shown) <= 3  # one panel each: kernels side by side
     cell = _cell(1 if stacked else len(shown) if beside else most, wide, high)
     size = (cell * wide, cell * high)
-    grid = _places(shown, stacked, beside, size)
-    sheet = Sheet(WIDTH, max(y for *_, y in grid) + size[1] + FOOT)
     every = [panel for panels in shown.values() for panel in panels]
     mixed = len({step.what for _, panel in every for step in panel}) > 1
     has = {"fetched": _wastes(every, itemsize), "several": any(_crowded(p) for _, p in every), "written": mixed}
     colours = ramps(len(names))
-    legend(sheet, LEFT, colours, names, {mark: EXPLAIN[mark] for mark, there in has.items() if there})
+    marks = {mark: EXPLAIN[mark] for mark, there in has.items() if there}
+    explained = Legend(lanes_and_marks(colours, names, marks), WIDTH - LEFT)
+    grid = _places(shown, stacked, beside, size, explained.height)
+    sheet = Sheet(WIDTH, max(y for *_, y in grid) + size[1] + FOOT)
+    explained.draw(sheet, LEFT)
     for name, title, panel, first, x, y in grid:
         if name and first:
             sheet.text(x, y - HEAD - 21, name, fontsize=10, fontweight="bold")
@@ -114,9 +122,9 @@ def _cell(across: int, wide: int, high: int) -> int:
     return max(2, min(16, int((WIDTH - LEFT - 12 - (across - 1) * GAP) / across / wide), TALL // high))
 
 
-def _places(shown, stacked, beside, size):
+def _places(shown, stacked, beside, size, y):
     """Where each panel goes: (name, title, accesses, is it the first of its name, left, top)."""
-    placed, y = [], 34
+    placed = []
     for number, (name, panels) in enumerate(shown.items()):
         head = HEAD + (21 if name else 0)
         if beside:
@@ -220,7 +228,8 @@ def _label(axes, array, shape, window, first, cell):
     axes.tick_params(length=2, pad=2)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    part = "" if c1 - c0 == cols else f" ({c0} to {c1 - 1} of {cols})"
+    parts = [f"{c0} to {c1 - 1} of {cols}"] * (c1 - c0 < cols) + [f"rows {r0} to {r1 - 1} of {rows}"] * (r1 - r0 < rows)
+    part = f" ({'; '.join(parts)})" if parts else ""
     axes.set_xlabel(f"column of {array}{part}", fontsize=8, labelpad=1)
     if first:
-        axes.set_ylabel("row" if r1 - r0 == rows else f"row ({r0} to {r1 - 1} of {rows})", fontsize=8, labelpad=2)
+        axes.set_ylabel("row", fontsize=8, labelpad=2)

@@ -4,6 +4,7 @@ import numpy as np
 
 from andrea_lab.view.accesses import named, require_events, shortened, source
 from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
+from andrea_lab.view.legends import Legend, swatches
 from andrea_lab.view.style import Picture, Sheet, picture
 
 WIDTH, LEFT, RIGHT = 840, 262, 14  # pixels; the lines of the kernel stand on the left
@@ -48,9 +49,10 @@ def timeline(trace, words: str | None = None) -> Picture:
         raise ValueError("timeline: found no trace, expected one or more of kernels.trace")
     wide = min(plan.scale() for plan in plans.values())
     heights = {name: plan.height() + (22 if name else 0) for name, plan in plans.items()}
-    sheet = Sheet(WIDTH, 28 + sum(heights.values()) + 18)
-    _legend(sheet, dict.fromkeys(kind for plan in plans.values() for kind in plan.kinds()), plans)
-    top = 28
+    explained = _legend(list(plans.values()))
+    top = explained.height
+    sheet = Sheet(WIDTH, top + sum(heights.values()) + 18)
+    explained.draw(sheet, 12)
     for name, plan in plans.items():
         if name:
             sheet.text(12, top, name, fontsize=10, fontweight="bold")
@@ -78,6 +80,7 @@ class Plan:
         self.events = self._cut(events) if self.left_out else events
         self.lines = sorted({e.line for e in self.events if e is not None})
         self.lanes = 1 + max((max(e.lanes) for e in events if e.lanes), default=0)
+        self.divergent = any(e.what in BARRIERS and len(e.lanes) < self.lanes for e in events)
 
     def _cut(self, events):
         """The first and last events, None where the middle is left out."""
@@ -189,27 +192,13 @@ def _bare(axes):
         spine.set_color("#bbbbbb")
 
 
-def _legend(sheet, kinds, plans):
+def _legend(plans) -> Legend:
     """The first row: what the colours are."""
-    x = 12
-    for kind in (kind for kind in KINDS if kind in kinds):
-        colour, words = KINDS[kind]
-        x = _entry(sheet, x, colour, 12, words)
-    events = [e for plan in plans.values() for e in plan.events if e is not None and e.what in BARRIERS]
-    if any(e.what == "barrier" for e in events):
-        x = _entry(sheet, x, INK, 3, "barrier")
-    if any(e.what == "warp_barrier" for e in events):
-        x = _entry(sheet, x, INK, 1.5, "barrier of the warp")
-    _entry(sheet, x, None, 0, "white: idle")
-
-
-def _entry(sheet, x, colour, wide, words):
-    if colour:
-        axes = sheet.axes(x, 8, wide, 12)
-        axes.set_facecolor(colour)
-        axes.set_xticks([])
-        axes.set_yticks([])
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-    drawn = sheet.text(x + wide + (5 if wide else 0), 7, words, fontsize=8.5)
-    return x + wide + 20 + round(drawn.get_window_extent(sheet.figure.canvas.get_renderer()).width)
+    there = [kind for kind in KINDS if any(kind in plan.kinds() for plan in plans)]
+    entries = [(_rgb(KINDS[kind][0]), 12, KINDS[kind][1]) for kind in there]
+    what = {e.what for plan in plans for e in plan.events if e is not None}
+    entries += [(_rgb(INK), 2, "barrier")] * ("barrier" in what) + [(_rgb(INK), 1, "barrier of the warp")] * (
+        "warp_barrier" in what
+    )
+    entries += [(_rgb(RED), 2, "not every lane comes")] * any(plan.divergent for plan in plans)
+    return Legend([*swatches(entries), (None, 0, "white: idle")], WIDTH - 12)
