@@ -48,9 +48,9 @@ In the notebook:
 from __future__ import annotations
 
 from andrea_lab.lesson.exercise import Exercise
-from andrea_lab.lesson.exercises import k_layernorm_fwd
+from andrea_lab.lesson.exercises import k_layernorm_bwd, k_layernorm_fwd, rms_norm_bwd
 
-MODULES = (k_layernorm_fwd,)
+MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd)
 
 
 class UnknownExerciseError(KeyError):
