@@ -34,9 +34,13 @@ class Step:
         """The numbers of the 32-byte sectors that hold the elements."""
         return np.unique(self.cells * itemsize // SECTOR)
 
+    def banks(self) -> np.ndarray:
+        """How many different words are asked of each bank of shared memory."""
+        return np.bincount(np.unique(self.cells) % BANKS, minlength=BANKS)
+
     def cycles(self) -> int:
         """Cycles of shared memory: the most different words that lie in one bank."""
-        return int(np.bincount(np.unique(self.cells) % BANKS).max())
+        return int(self.banks().max())
 
 
 def named(traces) -> dict[str, list]:

@@ -1,50 +1,104 @@
 """An array with one axis: a strip for every access, from first to last, with barriers between them."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from andrea_lab.view.accesses import VERBS, shortened
+from andrea_lab.view.accesses import VERBS, Step, shortened
 from andrea_lab.view.cells import FETCHED, LARGE, Cells, ramps
 from andrea_lab.view.curve import INK
 from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.style import Picture, Sheet, picture
 
 WIDTH, LEFT, RIGHT = 840, 256, 70  # pixels; the lines of the kernel stand on the left
-HIGH, BARRIER = 16, 12  # pixels of a strip, and of the gap a barrier makes
+HIGH, GAP, NAME, FOOT = 16, 12, 20, 40  # pixels of a strip, of what lies between two, of a name, of the axis
 MOST = 26  # strips
+ALIKE = 5  # strips of one line in one interval; of more, the first ones and the last are drawn
 PALETTE = 128
+SMALL = {"fontsize": 7, "va": "center"}
 
 
-def draw_strips(groups, array, shape, names, count, itemsize, words) -> Picture:
-    """Every access (`count` of them, MOST if None) of every kernel, one strip each."""
-    shown = {name: _turns(found)[: count or MOST] for name, found in groups.items()}
-    window = _window(shown, shape[0])
-    c0, c1 = window
-    wide = max(1, min(16, (WIDTH - LEFT - RIGHT) // (c1 - c0)))
+@dataclass
+class Strip:
+    """One access of every trace; `skipped` accesses like it, and `barriers`, lie between it and the strip before."""
+
+    steps: list[Step]
+    skipped: int = 0
+    barriers: int = 0
+    cells: Cells | None = None
+
+
+def draw_strips(groups, array, shapes, names, count, itemsize, words) -> Picture:
+    """Strips of every kernel. groups: {name: accesses}; shapes: {name: (elements,)}; count: strips, None for MOST."""
+    shown = {name: _strips(found, count) for name, found in groups.items()}
+    base = min(int(found[0].cells.min()) for found in groups.values()) // 8 * 8
+    shown = {name: _within(strips, base + WIDTH - LEFT - RIGHT, rest) for name, (strips, rest) in shown.items()}
+    window = _window([strip for strips, _ in shown.values() for strip in strips], max(n for (n,) in shapes.values()))
+    wide = max(1, min(16, (WIDTH - LEFT - RIGHT) // (window[1] - window[0])))
     colours = ramps(len(names))
-    drawn = {
-        name: [Cells(turn, ((0, 1), window), c1, colours, itemsize, True) for turn in turns]
-        for name, turns in shown.items()
-    }
-    explained = Legend(
-        lanes_and_marks(colours, names, _marks([c for cells in drawn.values() for c in cells])), WIDTH - 12
-    )
-    y, tops = explained.height, {}
-    for name, turns in shown.items():
-        tops[name] = y + (20 if name else 0)
-        y = tops[name] + len(turns) * HIGH + _gaps(turns) * BARRIER + 40
+    for name, (strips, _) in shown.items():
+        for strip in strips:
+            end = min(window[1], shapes[name][0])
+            strip.cells = Cells(strip.steps, ((0, 1), (window[0], end)), end, colours, itemsize, True)
+    marks = _marks([strip.cells for strips, _ in shown.values() for strip in strips])
+    explained = Legend(lanes_and_marks(colours, names, marks), WIDTH - 12)
+    tops, y = {}, explained.height
+    for name, (strips, left_out) in shown.items():
+        tops[name] = y + (NAME if name else 0)
+        gaps = sum(bool(strip.skipped or strip.barriers) for strip in strips)
+        y = tops[name] + len(strips) * HIGH + gaps * GAP + bool(left_out) * GAP + FOOT
     sheet = Sheet(WIDTH, y)
     explained.draw(sheet, 12)
-    for name, turns in shown.items():
+    for name, (strips, left_out) in shown.items():
         if name:
-            sheet.text(12, tops[name] - 20, name, fontsize=10, fontweight="bold")
-        left_out = len(_turns(groups[name])) - len(turns)
-        _column(sheet, list(zip(turns, drawn[name], strict=True)), tops[name], window, wide, array, left_out)
+            sheet.text(12, tops[name] - NAME, name, fontsize=10, fontweight="bold")
+        _column(sheet, strips, tops[name], wide, array, left_out)
     return picture(sheet.figure, words or _sentence(groups, array), PALETTE)
 
 
-def _gaps(turns) -> int:
-    """How often a barrier lies between two strips."""
-    return sum(a[0].interval != b[0].interval for a, b in zip(turns, turns[1:], strict=False))
+def _strips(found, count):
+    """The strips of one kernel, and how many accesses after the last are left out."""
+    turns = _turns(found)
+    alike = {}
+    for n, turn in enumerate(turns):
+        alike.setdefault((turn[0].line, turn[0].what, turn[0].interval), []).append(n)
+    hidden = set()
+    if count is None:
+        hidden = {n for numbers in alike.values() if len(numbers) > ALIKE for n in numbers[ALIKE - 2 : -1]}
+    strips, skipped, interval = [], 0, turns[0][0].interval
+    for n, turn in enumerate(turns):
+        if n in hidden:
+            skipped += 1
+        elif len(strips) < (count or MOST):
+            strips.append(Strip(turn, skipped, turn[0].interval - interval))
+            skipped, interval = 0, turn[0].interval
+        else:
+            skipped += 1
+    return strips, skipped
+
+
+def _within(strips, end, left_out):
+    """The strips before the first one that lies beyond what can be drawn, and how many accesses that leaves out."""
+    beyond = [n for n, strip in enumerate(strips) if max(int(step.cells.max()) for step in strip.steps) >= end]
+    kept = strips[: beyond[0]] if beyond and beyond[0] else strips
+    return kept, left_out + sum(1 + strip.skipped for strip in strips[len(kept) :])
+
+
+def _turns(found):
+    """The n-th access of every trace together, for every n."""
+    own = {}
+    for step in found:
+        own.setdefault(step.owner, []).append(step)
+    return [[steps[n] for steps in own.values() if n < len(steps)] for n in range(max(map(len, own.values())))]
+
+
+def _window(strips, size):
+    """The elements that are drawn: all of a short array, else those touched, as many as there are pixels for."""
+    if size <= 64:
+        return 0, size
+    cells = np.concatenate([step.cells for strip in strips for step in strip.steps])
+    start, end = int(cells.min()) // 8 * 8, (int(cells.max()) // 8 + 1) * 8
+    return start, min(size, max(end, start + 32), start + WIDTH - LEFT - RIGHT)
 
 
 def _marks(drawn) -> dict:
@@ -60,67 +114,50 @@ def _marks(drawn) -> dict:
     return marks
 
 
-def _turns(found):
-    """The n-th access of every trace together, for every n."""
-    own = {}
-    for step in found:
-        own.setdefault(step.owner, []).append(step)
-    return [[steps[n] for steps in own.values() if n < len(steps)] for n in range(max(map(len, own.values())))]
-
-
-def _window(shown, size):
-    """The elements that are drawn: all of a short array, else those touched, as many as there are pixels for."""
-    if size <= 64:
-        return 0, size
-    cells = np.concatenate([step.cells for turns in shown.values() for turn in turns for step in turn])
-    start, end = int(cells.min()) // 8 * 8, (int(cells.max()) // 8 + 1) * 8
-    return start, min(size, max(end, start + 32), start + WIDTH - LEFT - RIGHT)
-
-
-def _column(sheet, turns, y, window, wide, array, left_out):
+def _column(sheet, strips, y, wide, array, left_out):
     """The strips of one kernel, one below the other."""
-    c0, c1 = window
     before = None
-    for n, (turn, cells) in enumerate(turns):
-        step = turn[0]
-        if before is not None and step.interval != before.interval:
-            _barrier(sheet, y, wide * (c1 - c0), step.interval - before.interval)
-            y += BARRIER
-        if before is None or (step.line, step.interval) != (before.line, before.interval):
+    for strip in strips:
+        step, (c0, c1) = strip.steps[0], strip.cells.window[1]
+        right = LEFT + wide * (c1 - c0)
+        if strip.skipped or strip.barriers:
+            _between(sheet, y, right, strip)
+            y += GAP
+        if before is None or strip.barriers or step.line != before.line:
             text = shortened(f"{step.line:>3}  {step.source}", 36)
-            sheet.text(6, y + HIGH / 2, text, family="monospace", fontsize=7, va="center")
-        verb = VERBS[step.what].split()[0]
-        sheet.text(LEFT - 6, y + HIGH / 2, verb, fontsize=7, va="center", ha="right", color="#555555")
-        axes = sheet.axes(LEFT, y, wide * (c1 - c0), HIGH)
-        axes.imshow(cells.image(wide, HIGH, True), extent=(c0, c1, 1, 0), aspect="auto", interpolation="nearest")
+            sheet.text(6, y + HIGH / 2, text, family="monospace", **SMALL)
+        sheet.text(LEFT - 6, y + HIGH / 2, VERBS[step.what].split()[0], ha="right", **SMALL | {"color": "#555555"})
+        axes = sheet.axes(LEFT, y, right - LEFT, HIGH)
+        image = strip.cells.image(wide, HIGH, True)
+        axes.imshow(image, extent=(c0, c1, 1, 0), aspect="auto", interpolation="nearest")
         if wide >= LARGE:
-            cells.numbers(axes)
-        _frame(axes, window, f"element of {array}" if n == len(turns) - 1 else None)
-        lanes = sum(len(s.lanes) for s in turn)
-        sheet.text(
-            LEFT + wide * (c1 - c0) + 6, y + HIGH / 2, f"{lanes} lane{'s' * (lanes != 1)}", fontsize=7, va="center"
-        )
+            strip.cells.numbers(axes)
+        _frame(axes, (c0, c1), wide, f"element of {array}" if strip is strips[-1] else None)
+        lanes = sum(len(s.lanes) for s in strip.steps)
+        sheet.text(right + 6, y + HIGH / 2, f"{lanes} lane{'s' * (lanes != 1)}", **SMALL)
         before, y = step, y + HIGH
     if left_out:
-        sheet.text(6, y + 4, f"and {left_out} accesses more", fontsize=8)
+        sheet.text(LEFT - 6, y + GAP / 2 + 2, f"and {left_out:,} more", ha="right", **SMALL)
 
 
-def _barrier(sheet, y, length, crossed):
-    """A line through the gap."""
-    axes = sheet.axes(LEFT, y + 4, length, BARRIER - 8)
-    axes.axis("off")
-    axes.axhline(0.5, color=INK, lw=1.6)
-    note = "barrier" if crossed == 1 else f"{crossed} barriers"
-    sheet.text(LEFT + length + 6, y + BARRIER / 2, note, fontsize=7, va="center", color=INK, fontweight="bold")
+def _between(sheet, y, right, strip):
+    """A line for a barrier, a word for accesses left out."""
+    if strip.skipped:
+        sheet.text(LEFT - 6, y + GAP / 2, f"… {strip.skipped:,} more", ha="right", **SMALL | {"color": "#555555"})
+    if strip.barriers:
+        axes = sheet.axes(LEFT, y + 4, right - LEFT, GAP - 8)
+        axes.axis("off")
+        axes.axhline(0.5, color=INK, lw=1.6)
+        note = "barrier" if strip.barriers == 1 else f"{strip.barriers} barriers"
+        sheet.text(right + 6, y + GAP / 2, note, fontweight="bold", **SMALL)
 
 
-def _frame(axes, window, label):
+def _frame(axes, window, wide, label):
     """Numbers of the elements under the last strip."""
-    c0, c1 = window
     axes.set_yticks([])
     for spine in axes.spines.values():
         spine.set_visible(False)
-    across = range(c0, c1, next(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if (c1 - c0) / n <= 16))
+    across = range(*window, next(n for n in (1, 2, 4, 8, 16, 32, 64) if n * wide >= 28))
     axes.set_xticks([c + 0.5 for c in across] if label else [], across if label else [])
     axes.tick_params(length=2, pad=2)
     if label:
@@ -132,7 +169,7 @@ def _sentence(groups, array) -> str:
     parts = []
     for name, found in groups.items():
         lanes = [sum(len(step.lanes) for step in turn) for turn in _turns(found)]
-        several = len(lanes) > 1
         each = f"{len(lanes)} accesses by {', '.join(map(str, lanes[:12]))}{' …' * (len(lanes) > 12)} lanes"
-        parts.append(f"{name + ', ' if name else ''}{each if several else f'an access by {lanes[0]} lanes'}")
+        single = f"an access by {lanes[0]} lane{'s' * (lanes[0] != 1)}"
+        parts.append(f"{name + ', ' if name else ''}{each if len(lanes) > 1 else single}")
     return f"Which lane touches which element of {array}: {'; '.join(parts)}."

@@ -41,9 +41,7 @@ def timeline(trace, words: str | None = None) -> Picture:
     for name, members in groups.items():
         require_events("timeline", members, name)
         if len(members) > 1:
-            raise ValueError(
-                f"timeline: found {len(members)} traces in a list, expected one, or a dict of them by name"
-            )
+            raise ValueError(f"timeline: found a list of {len(members)} traces, expected one, or a dict by name")
     plans = {name: Plan(members[0]) for name, members in groups.items()}
     if not plans:
         raise ValueError("timeline: found no trace, expected one or more of kernels.trace")
@@ -97,10 +95,11 @@ class Plan:
 
     def said(self) -> str:
         """The trace in words."""
-        n, places = len(self.accesses), len(self.accesses) * self.lanes
-        busy = 100 * sum(len(e.lanes) for e in self.accesses) / places if places else 0
+        n, shuffles = len(self.accesses), sum(e.what == "shuffle" for e in self.accesses)
+        busy = sum(len(e.lanes) for e in self.accesses) / n if n else 0
+        counted = f"{n} access{'es' * (n != 1)}{' and shuffles' if shuffles else ''}"
         barriers = f"{self.barriers} barrier{'s' * (self.barriers != 1)}"
-        return f"{n} access{'es' * (n != 1)}, {barriers}, {busy:.0f} % of the {self.lanes} lanes at work"
+        return f"{counted}, {barriers}, on average {busy:.3g} of {self.lanes} lanes at work"
 
     def _fixed(self) -> int:
         """Pixels of barriers and of the gap."""
@@ -109,7 +108,7 @@ class Plan:
     def scale(self) -> int:
         """The most pixels an access can have."""
         columns = sum(e is not None and e.what not in BARRIERS for e in self.events)
-        return max(2, min(16, (WIDTH - LEFT - RIGHT - self._fixed()) // max(columns, 1)))
+        return max(2, min(22, (WIDTH - LEFT - RIGHT - self._fixed()) // max(columns, 1)))
 
     def height(self) -> int:
         return 34 + self.lanes * LANE + 8 + len(self.lines) * LINE + 12

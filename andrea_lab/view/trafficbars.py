@@ -28,9 +28,8 @@ def traffic_bars(traffics, space: str = "global", words: str | None = None, *, a
     if space not in COUNTED:
         raise ValueError(f"traffic_bars: space is {space!r}, expected global or shared")
     if not isinstance(traffics, Mapping) or not traffics:
-        raise ValueError(
-            f"traffic_bars: found {type(traffics).__name__}, expected traffic by name: {{'naive': report.traffic}}"
-        )
+        what = "no kernel" if isinstance(traffics, Mapping) else type(traffics).__name__
+        raise ValueError(f"traffic_bars: found {what}, expected a dict of traffic by the kernel's name")
     totals = {name: _total(name, getattr(t, "traffic", t), space, arrays) for name, t in traffics.items()}
     kinds = [kind for kind in ACCESS if any(total[kind] for total in totals.values())] or ["reads"]
     rows = len(totals)

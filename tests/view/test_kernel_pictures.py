@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from andrea_lab.view.accesses import steps
+from andrea_lab.view.cells import Cells, ramps
 from andrea_lab.view.kernel_pictures import thread_map, timeline, traffic_bars
 
 MOST_BYTES = 25_000
@@ -91,16 +93,153 @@ def share_of(shown, colour, reach=12):
     return int((abs(pixels(shown) - colour).max(-1) <= reach).sum())
 
 
+GREY = (198, 198, 198)
+
+
 def test_a_strided_read_is_told_from_a_coalesced_one():
     shown = thread_map({"down": down(), "along": along()}, "inp", (32, 64))
     assert "down, first read: 32 elements, 32 sectors, 12.5 % used" in repr(shown)
     assert "along, first read: 32 elements, 4 sectors, 100 % used" in repr(shown)
-    grey = (198, 198, 198)
-    assert share_of(thread_map(down(), "inp", (32, 64)), grey) > 4000
-    assert share_of(thread_map(along(), "inp", (32, 64)), grey) < 200
+    wasted, dense = (share_of(thread_map(trace, "inp", (32, 64)), GREY) for trace in (down(), along()))
+    assert wasted > 32 * 7 * 4 * 4 + dense  # seven grey cells of at least 4 x 4 pixels in each of 32 rows
 
 
-@pytest.mark.parametrize("pad, cycles", [(0, 32), (1, 1)])
-def test_bank_conflicts_are_counted(pad, cycles):
+@pytest.mark.parametrize("pad, cycles", [(0, "32 bank cycles"), (1, "1 bank cycle")])
+def test_bank_conflicts_are_counted_and_drawn(pad, cycles):
     column = trace_of((3, "read", "tile", LANES, tuple(n * (32 + pad) for n in LANES), "shared"))
-    assert f"32 elements, {cycles} bank cycle" in repr(thread_map(column, "tile", (32, 32 + pad)))
+    shown = thread_map(column, "tile", (32, 32 + pad))
+    assert f"32 elements, {cycles}." in repr(shown)
+    assert (share_of(shown, (213, 94, 0)) > 0) == (pad == 0)
+
+
+def test_every_lane_has_its_colour_and_several_traces_have_hues():
+    one, two = ramps(1), ramps(2)
+    assert one.shape == (1, 32, 3) and len(np.unique(one[0], axis=0)) == 32
+    assert two.shape == (2, 32, 3) and not (two[0] == two[1]).all()
+    shown = thread_map(trace_of((1, "read", "x", LANES, LANES)), "x", (2, 32))
+    assert all(share_of(shown, colour, reach=10) >= 60 for colour in one[0])
+
+
+def test_the_lowest_lane_is_seen_and_the_others_are_counted():
+    step = steps("t", [trace_of((1, "read", "x", (5, 2, 9), (7, 7, 1)))], "x")
+    cells = Cells(step, ((0, 1), (0, 8)), 8, ramps(1), 4, True)
+    assert cells.owners[0].tolist() == [0, 1, 0, 0, 0, 0, 0, 2]
+    assert cells.lowest[0, 7] == 2 and (cells.colour[0, 7] == ramps(1)[0, 2]).all()
+    assert (cells.colour[0, 0] == GREY).all()  # came with its sector
+
+
+def test_reads_are_told_from_writes():
+    read, write = (trace_of((1, what, "x", LANES, LANES)) for what in ("read", "write"))
+    assert thread_map(read, "x", 32).png != thread_map(write, "x", 32).png
+    both = trace_of((1, "read", "x", LANES, LANES), (2, "write", "x", LANES, LANES))
+    assert "first read" in repr(thread_map(both, "x", (4, 8))) and "first write" in repr(thread_map(both, "x", (4, 8)))
+    assert repr(thread_map(both, "x", (4, 8), what="write")).count("first") == 1
+
+
+def test_one_line_can_be_asked_for():
+    both = trace_of((1, "read", "x", LANES, LANES), (2, "read", "x", (0,), (3,)), lines={1: "a = x[i]", 2: "b = x[3]"})
+    assert "1 element" in repr(thread_map(both, "x", (4, 8), line="b ="))
+    assert thread_map(both, "x", (4, 8), line=2).png == thread_map(both, "x", (4, 8), line="b =").png
+
+
+def test_the_tree_says_how_many_lanes_work():
+    assert "16 accesses by 32, 16, 16, 16, 8, 8, 8, 4, 4, 4, 2, 2 … lanes" in repr(thread_map(tree(), "sums", 32))
+    assert "16 accesses, 6 barriers, on average 7.81 of 32 lanes at work" in repr(timeline(tree()))
+
+
+def test_idle_lanes_are_white_and_barriers_are_lines():
+    busy = trace_of((1, "read", "x", LANES, LANES), (2, "barrier", "", LANES, (), ""))
+    lonely = trace_of((1, "read", "x", (0,), (0,)), (2, "barrier", "", LANES, (), ""))
+    blue = (0, 114, 178)
+    assert share_of(timeline(busy), blue) > share_of(timeline(lonely), blue) + 31 * 5 * 20
+
+
+def test_a_barrier_some_lanes_miss_is_red():
+    red = (213, 94, 0)
+    met = trace_of((1, "read", "x", LANES, LANES), (2, "barrier", "", LANES, (), ""))
+    missed = trace_of((1, "read", "x", LANES, LANES), (2, "barrier", "", LANES[:20], (), ""))
+    assert share_of(timeline(met), red) == 0 < share_of(timeline(missed), red)
+
+
+def test_the_middle_of_a_long_trace_is_left_out():
+    long = trace_of(*((n % 3 + 1, "read", "x", LANES, LANES) for n in range(1000)))
+    assert "1000 accesses" in repr(timeline(long))
+    assert Image.open(io.BytesIO(timeline(long).png)).size[0] == 840
+    assert len(thread_map(long, "x", 32).png) < MOST_BYTES
+
+
+@pytest.mark.parametrize("shape", [1024, (32, 32), (4, 8, 32), (1, 1024), (1024, 1), (2, 2, 2, 128)])
+def test_any_shape_can_be_drawn(shape):
+    spread = trace_of((1, "read", "x", LANES, tuple(n * 33 % 1024 for n in LANES)), (2, "atomic", "x", LANES, LANES))
+    shown = thread_map([spread, spread], "x", shape)
+    image = Image.open(io.BytesIO(shown.png))
+    assert image.size[0] == 840 and image.size[1] < 1000 and len(shown.png) < MOST_BYTES
+
+
+def test_traffic_says_what_is_moved_and_what_would_do():
+    shown = traffic_bars({"naive": TRAFFIC, "tiled": DENSE})
+    assert repr(shown) == (
+        "[Traffic of global memory: naive, 2,048 reads, 32 atomics in 2,048 sectors of 32 bytes (ideal 256); "
+        "tiled, 512 reads in 64 sectors of 32 bytes (ideal 64).]"
+    )
+    assert "in 96 bank cycles (ideal 32)" in repr(traffic_bars({"naive": TRAFFIC}, space="shared"))
+    assert "512 reads in 64 sectors" in repr(traffic_bars({"tiled": DENSE}, arrays=["inp"]))
+
+
+def test_traffic_far_apart_is_drawn_on_a_logarithmic_axis():
+    large = Traffic({"inp": ArrayTraffic("global", reads=10**6, writes=3, sectors=10**6, best_sectors=10)})
+    assert len(traffic_bars({"large": large, "none": Traffic({})}).png) < MOST_BYTES
+
+
+def test_a_picture_takes_words_and_its_bytes_repeat():
+    draw = [
+        lambda: thread_map({"down": down(), "along": [along(), along(1)]}, "inp", (32, 64), "Two ways."),
+        lambda: thread_map(tree(), "sums", (32,), "Two ways."),
+        lambda: timeline({"down": down(), "tree": tree()}, "Two ways."),
+        lambda: traffic_bars({"naive": TRAFFIC, "tiled": DENSE}, words="Two ways."),
+    ]
+    for make in draw:
+        first, second = make(), make()
+        assert first.png == second.png and repr(first) == "[Two ways.]" and len(first.png) < MOST_BYTES
+
+
+EMPTY = Trace((), {})
+TRAFFIC = Traffic(
+    {
+        "inp": ArrayTraffic("global", reads=2048, atomics=32, sectors=2048, best_sectors=256),
+        "sums": ArrayTraffic("shared", reads=64, writes=32, bank_cycles=96, best_bank_cycles=32),
+    }
+)
+DENSE = Traffic({"inp": ArrayTraffic("global", reads=512, sectors=64, best_sectors=64)})
+
+
+@pytest.mark.parametrize(
+    "draw, words",
+    [
+        (lambda: thread_map(tree(), "inpp", 32), "thread_map: array 'inpp' is not in the trace, found sums"),
+        (lambda: thread_map({"a": tree()}, "x", 32), "array 'x' is not in the trace of 'a', found sums"),
+        (lambda: thread_map(EMPTY, "inp", 32), "thread_map: the trace holds no event"),
+        (lambda: thread_map({}, "inp", 32), "thread_map: found no trace"),
+        (lambda: thread_map([], "inp", 32), "thread_map: found no trace"),
+        (lambda: thread_map(7, "inp", 32), "thread_map: trace is int, expected the result of kernels.trace"),
+        (lambda: thread_map(tree(), "sums", (2, 8)), r"shape \(2, 8\) has 16 elements, found element 31 of sums"),
+        (lambda: thread_map(tree(), "sums", 32, what="atomic"), "what is 'atomic', found write, read of sums"),
+        (lambda: thread_map(tree(), "sums", 32, line="acc"), "no access to sums on line 'acc', found 9"),
+        (lambda: thread_map({"a": tree()}, "sums", {"b": 32}), "shapes of b, expected those of a"),
+        (lambda: timeline(EMPTY), "timeline: the trace holds no event"),
+        (lambda: timeline({"a": EMPTY}), "timeline: the trace of 'a' holds no event"),
+        (lambda: timeline([tree(), tree()]), "timeline: found a list of 2 traces"),
+        (lambda: traffic_bars({}), "traffic_bars: found no kernel"),
+        (lambda: traffic_bars(TRAFFIC), "traffic_bars: found Traffic, expected a dict"),
+        (lambda: traffic_bars({"a": 3}), "traffic_bars: 'a' is int"),
+        (lambda: traffic_bars({"a": TRAFFIC}, "texture"), "space is 'texture', expected global or shared"),
+        (
+            lambda: traffic_bars({"a": TRAFFIC}, arrays=["x"]),
+            "array 'x' is not among the global ones of 'a', found inp",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_that_names_what_there_is(draw, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        draw()
+    assert "\n" not in str(caught.value)
