@@ -48,9 +48,16 @@ In the notebook:
 from __future__ import annotations
 
 from andrea_lab.lesson.exercise import Exercise
-from andrea_lab.lesson.exercises import k_layernorm_bwd, k_layernorm_fwd, rms_norm_bwd
+from andrea_lab.lesson.exercises import (
+    attention_window,
+    k_layernorm_bwd,
+    k_layernorm_fwd,
+    k_softmax_bwd,
+    k_softmax_fwd,
+    rms_norm_bwd,
+)
 
-MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd)
+MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd, k_softmax_fwd, attention_window, k_softmax_bwd)
 
 
 class UnknownExerciseError(KeyError):
