@@ -16,15 +16,16 @@ from andrea_lab.view.style import Picture
 
 
 def thread_map(
-    traces, array: str, shape, words: str | None = None, *, what=None, line=None, count=None, itemsize: int = 4
+    traces, array: str, shape=None, words: str | None = None, *, what=None, line=None, count=None, itemsize: int = 4
 ) -> Picture:
     """Which lane touches which element of `array`, from what `kernels.trace` recorded.
 
     traces: one trace; a list of traces (warps or blocks, one colour each); or a dict of either by name, to compare.
-    shape: the shape of the array, or a dict of shapes by the same names. Of an array with one axis every access is
-    drawn, from first to last; of another, the first `count` accesses (as many as fit, 2 at most) and all together.
-    what: 'read', 'write' or 'atomic', to see these alone. line: a line number or a piece of its text, to see that line
-    alone. itemsize: bytes of an element. words: in place of the picture; by default they say what was counted.
+    shape: the shape of the array, or a dict of shapes by the same names; by default what the trace recorded. Of an
+    array with one axis every access is drawn, from first to last; of another, the first `count` accesses (as many as
+    fit, 2 at most) and all together. what: 'read', 'write' or 'atomic', to see these alone. line: a line number or a
+    piece of its text, to see that line alone. itemsize: bytes of an element. words: in place of the picture; by
+    default they say what was counted.
 
     Raises ValueError in one line for an array that is not in the trace, an empty trace, a shape that does not fit.
     """
@@ -32,7 +33,7 @@ def thread_map(
     if not members:
         raise ValueError("thread_map: found no trace, expected one or more of kernels.trace")
     groups = {name: steps("thread_map", of, array, name) for name, of in members.items()}
-    shapes = _shapes(shape, groups)
+    shapes = _shapes(shape, members, array)
     for name, found in groups.items():
         top, size = max(int(step.cells.max()) for step in found), math.prod(shapes[name])
         if top >= size:
@@ -45,8 +46,10 @@ def thread_map(
     return draw(groups, array, shapes, _names(max(members.values(), key=len)), count, itemsize, words)
 
 
-def _shapes(shape, groups) -> dict[str, tuple]:
+def _shapes(shape, groups, array) -> dict[str, tuple]:
     """The shape of the array in each kernel."""
+    if shape is None:
+        shape = {name: traces[0].shapes[array] for name, traces in groups.items()}
     if isinstance(shape, Mapping) and set(map(str, shape)) != set(groups):
         raise ValueError(f"thread_map: shapes of {', '.join(map(str, shape))}, expected those of {', '.join(groups)}")
     each = {str(name): of for name, of in shape.items()} if isinstance(shape, Mapping) else dict.fromkeys(groups, shape)

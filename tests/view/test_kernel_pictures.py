@@ -161,10 +161,11 @@ def test_a_barrier_some_lanes_miss_is_red():
     assert share_of(timeline(met), red) == 0 < share_of(timeline(missed), red)
 
 
-def test_the_middle_of_a_long_trace_is_left_out():
-    long = trace_of(*((n % 3 + 1, "read", "x", LANES, LANES) for n in range(1000)))
-    assert "1000 accesses" in repr(timeline(long))
-    assert Image.open(io.BytesIO(timeline(long).png)).size[0] == 840
+def test_a_long_trace_keeps_its_size():
+    accesses = [(n % 3 + 1, "read", "x", LANES, LANES) for n in range(3000)]
+    long = trace_of(*accesses[:2000], (4, "barrier", "", LANES, (), ""), *accesses[2000:])
+    assert "3,000 accesses, 1 barrier" in repr(timeline(long))
+    assert pixels(timeline(long)).shape[1] == 840
     assert len(thread_map(long, "x", 32).png) < MOST_BYTES
 
 
