@@ -1,4 +1,4 @@
-"""Kernels written once as plain Numba CUDA, run on a GPU (`cuda`) or on the processor (`cpu`).
+"""Kernels written once as plain Numba CUDA, run on a GPU (`cuda`), on the processor (`cpu`), or checked (`check`).
 
     from numba import cuda, float32
     from kernels.target import kernel
@@ -19,8 +19,9 @@ line and what to write instead.
 
 from .arrays import copy_to_host, empty, to_device, zeros
 from .cache import folder as cache_folder
+from .check import check, trace
 from .device import Device, device
-from .errors import KernelError, KernelRefused, LaunchError, TargetError
+from .errors import KernelError, KernelFault, KernelRefused, LaunchError, TargetError
 from .launch import Kernel, Launch, kernel
 from .lint import lint
 from .select import current, use
@@ -30,11 +31,13 @@ __all__ = [
     "Device",
     "Kernel",
     "KernelError",
+    "KernelFault",
     "KernelRefused",
     "Launch",
     "LaunchError",
     "TargetError",
     "cache_folder",
+    "check",
     "copy_to_host",
     "current",
     "device",
@@ -45,6 +48,7 @@ __all__ = [
     "set_threads",
     "threads",
     "to_device",
+    "trace",
     "use",
     "zeros",
 ]

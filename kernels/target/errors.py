@@ -15,3 +15,11 @@ class LaunchError(KernelError):
 
 class TargetError(KernelError):
     """A target that does not exist or does not answer on this machine."""
+
+
+class KernelFault(KernelError):
+    """The check target found a fault in a launch; `report` holds all that it found."""
+
+    def __init__(self, report):
+        self.report = report
+        super().__init__(f"kernel {report.name}: {report.first()}")

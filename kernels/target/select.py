@@ -1,11 +1,11 @@
-"""Which target launches go to: cpu or cuda."""
+"""Which target launches go to: cpu, cuda or check."""
 
 import functools
 import os
 
 from .errors import TargetError
 
-NAMES = ("cpu", "cuda")
+NAMES = ("cpu", "cuda", "check")
 _chosen = None
 
 
@@ -35,7 +35,10 @@ def _checked(name, where):
 
 
 def current():
-    """The target in use: "cpu" or "cuda". use() decides, else $ANDREA_TARGET, else cuda if a real device answers."""
+    """The target in use: "cpu", "cuda" or "check".
+
+    use() decides, else $ANDREA_TARGET, else cuda if a real device answers, else cpu.
+    """
     global _chosen
     if _chosen is None:
         given = os.environ.get("ANDREA_TARGET", "auto")
