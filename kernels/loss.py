@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import gemm
+from kernels.matmul import gemm, together
 from kernels.registry import ANY_BLOCK, Pair, register, row_block, tokens, wave
 from kernels.target import device, kernel
 
@@ -360,7 +360,7 @@ def head_forward(inp, head, logits):
 
 def head_backward(inp, head, dlogits, dinp, dhead):
     """Launches that add to dinp and dhead."""
-    return [*gemm(dlogits, head, dinp, add=True), *gemm(dlogits, inp, dhead, ta=True, add=True)]
+    return together(gemm(dlogits, head, dinp, add=True), gemm(dlogits, inp, dhead, ta=True, add=True))
 
 
 def head_named_forward(inp, head, logits):

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from kernels.matmul import gemm
+from kernels.matmul import gemm, together
 from kernels.projection import PROJ
 from kernels.registry import ANY_BLOCK, Pair, register, row_block, wave
 from kernels.target import device, kernel
@@ -204,11 +204,9 @@ def backward(inp, w1, w2, pre, act, dout, dpre, dinp, dw1, dw2):
     """Launches that overwrite the scratch dpre (N, F) and add to dinp, dw1 and dw2."""
     N, F = pre.shape
     return [
-        *gemm(act, dout, dw2, ta=True, add=True),
-        *gemm(dout, w2, dpre, tb=True),
+        *together(gemm(act, dout, dw2, ta=True, add=True), gemm(dout, w2, dpre, tb=True)),
         k_gelu_bwd_inplace[N, row_block(F)].bind(pre, dpre, F),
-        *gemm(inp, dpre, dw1, ta=True, add=True),
-        *gemm(dpre, w1, dinp, tb=True, add=True),
+        *together(gemm(inp, dpre, dw1, ta=True, add=True), gemm(dpre, w1, dinp, tb=True, add=True)),
     ]
 
 

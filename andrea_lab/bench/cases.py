@@ -262,7 +262,8 @@ def _hyper(t: int = 3) -> np.ndarray:
     values = {"LR": "lr", "BETA1": "beta1", "BETA2": "beta2", "EPS": "eps", "DECAY": "decay"}
     for slot, name in values.items():
         hp[getattr(our_adamw, slot)] = STEP[name]
-    hp[our_adamw.CORR1], hp[our_adamw.CORR2] = 1 / (1 - STEP["beta1"] ** t), 1 / (1 - STEP["beta2"] ** t)
+    hp[our_adamw.CORR1] = our_adamw.correction(STEP["beta1"], t)
+    hp[our_adamw.CORR2] = our_adamw.correction(STEP["beta2"], t)
     hp[our_adamw.INV_COUNT], hp[our_adamw.FACTOR] = 1.0, FACTOR
     return hp
 

@@ -24,7 +24,7 @@ from andrea_lab.engine.batches import Batches
 from andrea_lab.engine.diagnose import advice, first_bad
 from andrea_lab.engine.errors import EngineError, TrainingStopped
 from andrea_lab.engine.sampling import Sampler
-from andrea_lab.engine.schedule import correction, learning_rate
+from andrea_lab.engine.schedule import learning_rate
 from andrea_lab.model.config import Config
 from andrea_lab.model.graph import Graph
 from andrea_lab.model.layout import layout
@@ -223,7 +223,8 @@ class Engine:
         train, hp = self.config.train, self._hp
         hp[adamw.LR], hp[adamw.BETA1], hp[adamw.BETA2] = lr, train.beta1, train.beta2
         hp[adamw.EPS], hp[adamw.DECAY], hp[adamw.MAX_NORM] = train.eps, train.decay, train.clip
-        hp[adamw.CORR1], hp[adamw.CORR2] = correction(train.beta1, step), correction(train.beta2, step)
+        hp[adamw.CORR1] = adamw.correction(train.beta1, step)
+        hp[adamw.CORR2] = adamw.correction(train.beta2, step)
         hp[adamw.INV_COUNT] = 1.0 / count
         _upload(self._device_hp, hp)
 

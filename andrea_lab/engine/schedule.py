@@ -1,4 +1,4 @@
-"""The learning rate and AdamW's bias corrections as functions of the step."""
+"""The learning rate as a function of the step."""
 
 from math import cos, pi
 
@@ -14,8 +14,3 @@ def learning_rate(train: TrainConfig, step: int) -> float:
     progress = min(1.0, (step - 1) / train.steps)
     level = train.min_lr + (1.0 - train.min_lr) * 0.5 * (1.0 + cos(pi * progress))
     return train.lr * level * (min(1.0, step / train.warmup) if train.warmup else 1.0)
-
-
-def correction(beta: float, step: int) -> float:
-    """1 / (1 - beta^step), which undoes the pull of a moment that started at 0."""
-    return 1.0 / (1.0 - beta**step)

@@ -23,9 +23,11 @@ from numba.core.typed_passes import (
 
 from . import intrinsics
 from .infer import add_untyped
+from .loader import SHARE
 from .processor import processor
 
 SLOT = 8
+I32, I64 = ir.IntType(32), ir.IntType(64)
 _MATH_TEXT = (
     "fma exp log pow sin cos tan asin acos atan atan2 sinh cosh tanh log1p expm1 log2 log10 exp2 erf erfc fmod "
     "hypot lgamma tgamma ldexp frexp cbrt "
@@ -136,9 +138,11 @@ def pointer_types(argtypes):
 
 @global_compiler_lock
 def compile_module(fn, argtypes, distinct, symbol):
-    """The optimised LLVM module of a generated function, with an entry `i32 symbol(i64 lo, i64 hi, i8* slots)`.
+    """The optimised LLVM module of a generated function, with two entries.
 
-    `distinct` promises that no two array arguments overlap.
+    `i32 symbol(i64 lo, i64 hi, i8* slots)` runs a range of blocks; `i32 symbol_share(i64 count, i64 blocks, i8* slots)`
+    runs those of the `count` even ranges that no other thread has taken. `distinct` promises that no two array
+    arguments overlap.
     """
     typing, ctx = intrinsics.contexts()[0], context()
     flags = compiler.Flags()
@@ -155,7 +159,7 @@ def compile_module(fn, argtypes, distinct, symbol):
     library.add_ir_module(_entry(ctx, result.fndesc, parameters, symbol))
     module = library._final_module
     for item in [*module.functions, *module.global_variables]:
-        if not item.is_declaration and item.name != symbol:
+        if not item.is_declaration and item.name not in (symbol, symbol + SHARE):
             item.linkage = "internal"
     library.finalize()
     _check_symbols(module)
@@ -172,20 +176,43 @@ def emit_assembly(module):
 
 
 def _entry(ctx, fndesc, parameters, symbol):
-    """A C function that takes the arguments from 8-byte slots and calls the generated one."""
+    """C functions that take the arguments from 8-byte slots and call the generated one."""
     module = ctx.create_module(symbol + ".entry")
     inner = ir.Function(module, ctx.call_conv.get_function_type(fndesc.restype, fndesc.argtypes), fndesc.llvm_func_name)
-    i64, i8p = ir.IntType(64), ir.IntType(8).as_pointer()
-    entry = ir.Function(module, ir.FunctionType(ir.IntType(32), [i64, i64, i8p]), symbol)
+    kind = ir.FunctionType(I32, [I64, I64, ir.IntType(8).as_pointer()])
+    entry = ir.Function(module, kind, symbol)
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
     values = list(entry.args[:2])
     for k, ty in enumerate(parameters[2:]):
-        kind = ctx.data_model_manager[ty].get_argument_type()
-        place = builder.gep(entry.args[2], [ir.Constant(i64, k * SLOT)])
-        values.append(builder.load(builder.bitcast(place, kind.as_pointer())))
+        value = ctx.data_model_manager[ty].get_argument_type()
+        values.append(builder.load(_slot(builder, entry.args[2], k, value)))
     hidden = [builder.alloca(arg.type.pointee) for arg in inner.args[:2]]
     builder.ret(builder.call(inner, [*hidden, *values]))
+    _share(ir.Function(module, kind, symbol + SHARE), entry, len(parameters) - 2)
     return module
+
+
+def _slot(builder, slots, k, kind):
+    return builder.bitcast(builder.gep(slots, [ir.Constant(I64, k * SLOT)]), kind.as_pointer())
+
+
+def _share(function, entry, counter):
+    """Take the next range from the counter in its slot, run it, and so on until there is none."""
+    count, blocks, slots = function.args
+    start, head, body, done, failed = (
+        function.append_basic_block(n) for n in ("start", "head", "body", "done", "fail")
+    )
+    ir.IRBuilder(start).branch(head)
+    builder = ir.IRBuilder(head)
+    mine = builder.atomic_rmw("add", _slot(builder, slots, counter, I64), ir.Constant(I64, 1), "acq_rel")
+    builder.cbranch(builder.icmp_signed("<", mine, count), body, done)
+    builder = ir.IRBuilder(body)
+    after = builder.add(mine, ir.Constant(I64, 1))
+    lo, hi = (builder.sdiv(builder.mul(blocks, edge), count) for edge in (mine, after))
+    status = builder.call(entry, [lo, hi, slots])
+    builder.cbranch(builder.icmp_signed("==", status, ir.Constant(I32, 0)), head, failed)
+    ir.IRBuilder(done).ret(ir.Constant(I32, 0))
+    ir.IRBuilder(failed).ret(status)
 
 
 def _check_symbols(module):

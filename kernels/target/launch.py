@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import math
 import sys
 import weakref
 
@@ -20,12 +21,16 @@ class Launch:
 
     `tasks` is a list of (callable, arguments) that any threads may run in any order; `run()` runs them. The arguments
     keep alive whatever they point to. `blas`: the tasks call the BLAS library, whose own threads must rest meanwhile.
+    `shared`, if not None, is one (callable, arguments) that does the same work: every thread calls it once, and they
+    share the tasks out among themselves in compiled code. The last number of its last argument counts tasks taken.
+    `seconds` is how long the last run took.
     """
 
-    __slots__ = ("blas", "name", "tasks")
+    __slots__ = ("blas", "name", "seconds", "shared", "tasks")
 
-    def __init__(self, name, tasks, blas=False):
-        self.name, self.tasks, self.blas = name, tasks, blas
+    def __init__(self, name, tasks, blas=False, shared=None):
+        self.name, self.tasks, self.blas, self.shared = name, tasks, blas, shared
+        self.seconds = math.inf
 
     def run(self):
         """Run it now, and wait for it."""
@@ -63,16 +68,21 @@ class Configured:
             from . import gpu
 
             return gpu.bind(kernel, self.grid, self.block, args)
+        if select.current() == "check":
+            from .check import bind
+
+            return Launch(kernel.name, [(bind(kernel, self.grid, self.block), args)])
         source = kernel.source
         key, slots, distinct = arguments.describe(kernel.name, kernel.params, args)
         variant = kernel.variant(source, self.block, key, distinct)
-        memory = (ctypes.c_int64 * (3 + len(slots)))(*self.grid, *slots)
+        memory = (ctypes.c_int64 * (4 + len(slots)))(*self.grid, *slots)
         memory.keep = args
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
         threads = self.block[0] * self.block[1] * self.block[2]
         edges = cut(blocks, blocks * threads * variant.weight, variant.serial)
         tasks = [(variant.entry, (lo, hi, memory)) for lo, hi in zip(edges, edges[1:], strict=False)]
-        return Launch(kernel.name, tasks)
+        shared = (variant.share, (len(tasks), blocks, memory)) if len(tasks) > 1 else None
+        return Launch(kernel.name, tasks, shared=shared)
 
     def __repr__(self):
         return f"<kernel {self.kernel.name}[{self.grid}, {self.block}]>"

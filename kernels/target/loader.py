@@ -9,6 +9,7 @@ import llvmlite.binding as ll
 from .errors import KernelError
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+SHARE = "_share"
 _lock = threading.Lock()
 
 
@@ -24,17 +25,18 @@ def _engine():
 
 
 def load(code, symbol):
-    """The C function `symbol` of some object code, callable without the interpreter's lock."""
+    """The C functions `symbol` and `symbol_share` of some object code, callable without the interpreter's lock."""
     with _lock:
         engine = _engine()
         engine.add_object_file(ll.ObjectFileRef.from_data(code))
         engine.finalize_object()
-        address = engine.get_function_address(symbol)
-    if not address:
+        addresses = [engine.get_function_address(name) for name in (symbol, symbol + SHARE)]
+    if not all(addresses):
         raise OSError(f"no function {symbol} in the object code")
-    entry = ENTRY(address)
-    entry.errcheck = _check
-    return entry
+    entries = [ENTRY(address) for address in addresses]
+    for entry in entries:
+        entry.errcheck = _check
+    return entries
 
 
 def _check(status, function, arguments):

@@ -12,6 +12,7 @@ from .program import Array, Program
 from .rewrite import Rewriter, store_copy
 from .stubs import cuda_path
 from .syntax import assign, assigned, has, load, names, place, stmt, store, walk
+from .trees import write_out
 from .webs import split_webs
 
 _BUILTINS = (abs, min, max, int, float, bool, round, len)
@@ -56,7 +57,7 @@ class Normaliser:
     def run(self):
         p = self.program
         body = self.statements(self.tree.body)
-        p.body = self.without_returns(body)
+        p.body = write_out(self.without_returns(body), self.constant)
         p.check_shared()
         split_webs(p)
         return p

@@ -12,9 +12,13 @@ from .syntax import array_name, range_args
 
 @dataclass(frozen=True)
 class Variant:
-    """A loaded kernel. `serial`: its blocks run in order; `weight`: rough number of operations of one thread."""
+    """A loaded kernel. `entry` runs a range of blocks; `share` takes ranges until none is left.
+
+    `serial`: the blocks run in order; `weight`: rough number of operations of one thread.
+    """
 
     entry: object
+    share: object
     serial: bool
     weight: int
 
@@ -33,7 +37,7 @@ def get(source, block, argtypes, readonly, distinct):
     else:
         meta, code = json.loads(found[0]), found[1]
         cache.counts.loaded += 1
-    return Variant(loader.load(code, symbol), meta["serial"], meta["weight"])
+    return Variant(*loader.load(code, symbol), meta["serial"], meta["weight"])
 
 
 def transform(source, block, argtypes, readonly=()):

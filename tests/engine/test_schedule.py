@@ -1,10 +1,10 @@
-"""Learning rate and corrections against their formulas."""
+"""The learning rate against its formula."""
 
 import math
 
 import pytest
 
-from andrea_lab.engine.schedule import correction, learning_rate
+from andrea_lab.engine.schedule import learning_rate
 from tests.engine.tiny import config
 
 
@@ -22,8 +22,3 @@ def test_cosine_ends_at_a_tenth():
     assert rates == sorted(rates, reverse=True)
     assert rates[0] == pytest.approx(3e-4) and rates[500] == pytest.approx(0.55 * 3e-4)
     assert rates[-1] == pytest.approx(3e-5, rel=1e-3) and learning_rate(train, 5000) == pytest.approx(3e-5)
-
-
-def test_corrections_undo_the_start_at_zero():
-    assert correction(0.9, 1) == pytest.approx(10) and correction(0.999, 1) == pytest.approx(1000)
-    assert correction(0.9, 10_000) == 1.0

@@ -3,14 +3,12 @@
 import re
 import subprocess
 import sys
-import types
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 import numba
 import numpy as np
-from numba.cuda import compiler, dispatcher
+from numba.cuda import compiler
 
 from kernels import target
 from kernels.target import ptx
@@ -25,16 +23,11 @@ def signature(args) -> tuple:
 
 
 def compile_for(kernel, capabilities=CAPABILITIES) -> dict[tuple[int, int], str]:
-    """PTX of a registered kernel's example by compute capability: typed once, then given to NVVM for each of them.
-
-    Numba asks the device in hand for its capability when it types a device function; there is none here.
-    """
+    """PTX of a registered kernel's example by compute capability: typed once, then given to NVVM for each of them."""
     _, args = kernel.example(kernel.default_block)
-    oldest = types.SimpleNamespace(compute_capability=capabilities[0])
-    with mock.patch.object(dispatcher, "get_current_device", lambda: oldest):
-        library, _ = compiler._compile_pyfunc_with_fixup(
-            for_cuda(kernel.fn), signature(args), device=False, abi="numba", cc=capabilities[0]
-        )
+    library, _ = compiler._compile_pyfunc_with_fixup(
+        for_cuda(kernel.fn), signature(args), device=False, abi="numba", cc=capabilities[0]
+    )
     return {cc: library.get_asm_str(cc=cc) for cc in capabilities}
 
 

@@ -122,3 +122,13 @@ def test_regions_that_do_not_fit_are_refused(region):
     w = poison((10,))
     with pytest.raises(KernelError, match=f"adamw: region {region[0]} to {region[1]} is empty or outside"):
         adamw.update(w, w, w, w, hyper(1), [(*region, True)])
+
+
+@pytest.mark.parametrize("beta", [0.9, 0.999])
+def test_the_correction_undoes_what_the_kernel_did(beta):
+    """A constant gradient of 1: m and v after t steps, corrected, are 1; the float32 beta is what the kernel used."""
+    b, moment = np.float32(beta), 0.0
+    for t in range(1, 2001):
+        moment = float(b) * moment + (1.0 - float(b))
+        assert moment * adamw.correction(beta, t) == pytest.approx(1.0, rel=1e-12)
+    assert adamw.correction(0.9, 10_000) == 1.0

@@ -1,0 +1,158 @@
+"""Loops over barriers that are written out, and tasks that threads share out among themselves."""
+
+import ctypes
+import math
+import threading
+
+import numpy as np
+import pytest
+
+from kernels.target import KernelError, ptx, run, set_threads, threads
+
+F = np.float32
+
+SUM = """
+@kernel
+def k(x, out, n):
+    part = cuda.shared.array(64, float32)
+    tx = cuda.threadIdx.x
+    part[tx] = x[cuda.blockIdx.x * 64 + tx]
+    cuda.syncthreads()
+{loop}
+    if tx == 0:
+        out[cuda.blockIdx.x] = part[0] + float32(s)
+"""
+TREE = """
+    s = 32
+    while s > 0:
+        if tx < s:
+            part[tx] += part[tx + s]
+        cuda.syncthreads()
+        s //= 2
+"""
+UP = """
+    s = 1
+    while s < 64:
+        if tx % (2 * s) == 0 and tx + s < 64:
+            part[tx] += part[tx + s]
+        cuda.syncthreads()
+        s *= 2
+"""
+OFFSET = """
+    s = 64
+    while s > 1:
+        s >>= 1
+        if tx < s:
+            part[tx] += part[tx + s]
+        cuda.syncthreads()
+"""
+LENGTH = TREE.replace("s = 32", "s = n")
+BREAK = """
+    s = 32
+    while s > 0:
+        if tx < s:
+            part[tx] += part[tx + s]
+        cuda.syncthreads()
+        if s == 4:
+            break
+        s //= 2
+"""
+NESTED = """
+    s = 32
+    while s > 0:
+        if tx < s:
+            part[tx] += part[tx + s]
+        cuda.syncthreads()
+        if n > 0:
+            s //= 2
+"""
+LONG = """
+    s = 63
+    while s > 0:
+        if tx < s:
+            part[tx] += part[tx + 1]
+        cuda.syncthreads()
+        s -= 1
+"""
+
+
+@pytest.mark.parametrize(("loop", "written_out"), [(TREE, True), (UP, True), (OFFSET, True), (LENGTH, False),
+                                                    (BREAK, False), (NESTED, False)])  # fmt: skip
+def test_a_loop_gives_what_the_simulator_gives_written_out_or_not(write, loop, written_out):
+    k = write(SUM.format(loop=loop)).k
+    x = np.random.default_rng(1).standard_normal(192).astype(F)
+    out, expected = np.zeros(3, F), np.zeros(3, F)
+    k[3, 64](x, out, 32)
+    ptx.simulate(k, 3, 64, (x, expected, 32))
+    assert out.tobytes() == expected.tobytes()
+    assert ("while" not in k.code(64, x, out, 32)) == written_out
+
+
+def test_a_loop_of_many_rounds_stays_a_loop(write):
+    """63 rounds in text would be longer to compile than to run. Each reads what the next thread writes: no check."""
+    k = write(SUM.format(loop=LONG)).k
+    assert "while" in k.code(64, np.zeros(192, F), np.zeros(3, F), 32)
+
+
+ROWS = """
+@kernel
+def k(x, step, n):
+    row = cuda.blockIdx.x
+    for j in range(cuda.threadIdx.x, 64, cuda.blockDim.x):
+        for r in range(0, n, step):
+            x[row, j] += float32(1)
+"""
+
+
+def test_threads_share_every_range_out_exactly_once(write):
+    k = write(ROWS).k
+    x = np.zeros((1000, 64), F)
+    made = k[1000, 32].bind(x, 1, 3)
+    call, arguments = made.shared
+    assert len(made.tasks) > 4
+    for size in (1, 2, 5):
+        x[:] = 0
+        arguments[-1][-1] = 0
+        team = [threading.Thread(target=call, args=arguments) for _ in range(size)]
+        [t.start() for t in team]
+        [t.join() for t in team]
+        assert (x == 3).all()
+    before = threads()
+    try:
+        for size in (1, 2, 3):
+            set_threads(size)
+            x[:] = 0
+            run([made, made])
+            assert (x == 6).all()
+    finally:
+        set_threads(before)
+
+
+def test_an_error_in_a_shared_range_reaches_the_caller(write):
+    k = write(ROWS).k
+    x = np.zeros((1000, 64), F)
+    made = k[1000, 32].bind(x, 0, 3)
+    assert made.shared is not None and isinstance(made.shared[1][-1], ctypes.Array)
+    with pytest.raises(KernelError, match="step of zero"):
+        run([made])
+    run([k[1000, 32].bind(x, 1, 3)])
+    assert (x == 3).all()
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(math.inf, 0), (0.5, 0), (0.001, 2)])
+def test_only_what_was_short_last_time_is_shared_out_in_compiled_code(write, seconds, calls):
+    """Between tasks Ctrl-C is heard; inside compiled code it is not."""
+    k = write(ROWS).k
+    x = np.zeros((1000, 64), F)
+    made = k[1000, 32].bind(x, 1, 3)
+    count, before = [], threads()
+    share, arguments = made.shared
+    made.shared = (lambda *given: count.append(1) or share(*given), arguments)
+    made.seconds = seconds
+    set_threads(2)
+    try:
+        run([made])
+    finally:
+        set_threads(before)
+    assert (x == 3).all() and len(count) == calls
+    assert 0 < made.seconds < 10
