@@ -13,6 +13,7 @@ from andrea_lab.view.style import Picture, Sheet, picture
 WIDTH = 840  # pixels
 LEFT, GAP, HEAD, NAME, FOOT, BANK = 48, 34, 31, 21, 38, 34
 COLUMNS, ROWS = 64, 40  # the most that is shown of an array, panels side by side
+WHOLE_ROWS, WHOLE_COLUMNS = 16, 40  # so many are always shown, touched or not
 WIDE = 128  # the most columns of panels one below the other
 TALL, LOW = 300, 10  # the most pixels a panel is high, the least of a row in a low panel
 PALETTE = 128
@@ -84,16 +85,16 @@ def _windows(groups, shapes):
 
 
 def _window(groups, rows, cols):
-    """((first row, end), (first column, end)) round what is touched first."""
+    """((first row, end), (first column, end)) round what is touched first, and no more than is touched."""
     firsts = np.concatenate([found[0].cells for found in groups])
     every = np.concatenate([step.cells for found in groups for step in found])
-    r0, r1 = 0, rows
-    if rows > ROWS:
-        r0 = int(firsts.min()) // cols
-        r1 = min(rows, r0 + ROWS, max(int(every.max()) // cols + 1, r0 + 4))
-    limit = WIDE if r1 - r0 <= 12 else COLUMNS
-    c0 = 0 if cols <= limit else max(0, min(int((firsts % cols).min()) // 8 * 8, cols - limit))
-    return (r0, r1), (c0, min(cols, c0 + limit))
+    r0 = 0 if rows <= ROWS else int(firsts.min()) // cols
+    r1 = rows if rows <= WHOLE_ROWS else min(rows, r0 + ROWS, max(int(every.max()) // cols + 1, r0 + 4))
+    most = WIDE if r1 - r0 <= 12 else COLUMNS
+    c0 = 0 if cols <= most else max(0, min(int((firsts % cols).min()) // 8 * 8, cols - most))
+    end = (int((every % cols).max()) // 8 + 2) * 8  # the sector after the last one that is touched
+    c1 = cols if cols <= WHOLE_COLUMNS else min(cols, c0 + most, max(end, c0 + 32))
+    return (r0, r1 if rows - r1 > 2 or rows > ROWS else rows), (c0, c1)
 
 
 def _cell(across: int, wide: int, high: int) -> int:
@@ -230,8 +231,9 @@ def _label(axes, panel, array, cell):
     axes.tick_params(length=2, pad=2)
     for spine in axes.spines.values():
         spine.set_visible(False)
-    parts = [f"{c0} to {c1 - 1} of {cols}"] * (c1 - c0 < cols) + [f"rows {r0} to {r1 - 1} of {rows}"] * (r1 - r0 < rows)
-    part = f" ({'; '.join(parts)})" if parts else ""
-    axes.set_xlabel(f"column of {array}{part}", fontsize=8, labelpad=1)
+    part = f", {c0} to {c1 - 1} of {cols}" if c1 - c0 < cols else ""
+    some = f", {r0} to {r1 - 1} of {rows}" if r1 - r0 < rows else ""
+    high = (r1 - r0) * cell[1] >= 120  # else there is no room for the rows beside the panel
+    axes.set_xlabel(f"column of {array}{part}{'' if high or not some else f'; rows{some[1:]}'}", fontsize=8, labelpad=1)
     if panel.x == LEFT:
-        axes.set_ylabel("row", fontsize=8, labelpad=2)
+        axes.set_ylabel(f"row{some}" if high else "row", fontsize=8, labelpad=2)

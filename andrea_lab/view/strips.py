@@ -124,7 +124,7 @@ def _column(sheet, strips, y, wide, array, left_out):
             _between(sheet, y, right, strip)
             y += GAP
         if before is None or strip.barriers or step.line != before.line:
-            text = shortened(f"{step.line:>3}  {step.source}", 36)
+            text = shortened(f"{step.line:>3}  {step.source}", 35)
             sheet.text(6, y + HIGH / 2, text, family="monospace", **SMALL)
         sheet.text(LEFT - 6, y + HIGH / 2, VERBS[step.what].split()[0], ha="right", **SMALL | {"color": "#555555"})
         axes = sheet.axes(LEFT, y, right - LEFT, HIGH)

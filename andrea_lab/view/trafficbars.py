@@ -92,7 +92,7 @@ def _ideal(axes, totals, moved, least, label, done):
         axes.barh(n + 0.19, total[least], height=0.36, color=NEEDED)
         times = total[moved] / total[least] if total[least] else 1
         _number(
-            axes, total[moved], n - 0.19, f"{total[moved]:,} {done}" + (f", {times:.3g} x ideal" if times > 1 else "")
+            axes, total[moved], n - 0.19, f"{total[moved]:,} {done}" + (f", {times:.3g} × ideal" if times > 1 else "")
         )
         _number(axes, total[least], n + 0.19, f"{total[least]:,} ideal")
     axes.set_xlabel(label + remark)
