@@ -204,8 +204,8 @@ def set_threads(count):
 def run(launches, timer=None):
     """Run launches one after the other, each on all threads; timer, a dict, gathers seconds by launch name.
 
-    While launches that call the BLAS library are among them, its own threads are held at one. Called from a thread while another thread's run is going
-    on, it runs on the calling thread alone.
+    While launches that call the BLAS library are among them, its own threads are held at one. Called from a thread
+    while another thread's run is going on, it runs on the calling thread alone.
     """
     if not _lock.acquire(blocking=False):
         return _alone(launches, timer)
