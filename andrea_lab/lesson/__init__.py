@@ -1,45 +1,36 @@
 """What the notebooks share: comparisons of one line, exercises that judge and never block, figures in one style, runs.
 
-from andrea_lab import lesson
+    from andrea_lab import lesson
 
-lesson.check("k_layernorm_fwd", my_layernorm_fwd)     a kernel's verdict
-lesson.hint, lesson.solution, lesson.skeleton         what stands beside an exercise
-lesson.go_on_with("k_layernorm_fwd", mine)            the learner's kernel if it passed, else the package's
-lesson.progress(notebook=4)                           the score card
-lesson.agree("out", found, expected, tol=1e-5)        one line, or an exception
+    lesson.check("k_layernorm_fwd", my_layernorm_fwd)     a kernel's verdict
+    lesson.hint, lesson.solution, lesson.skeleton         what stands beside an exercise
+    lesson.go_on_with("k_layernorm_fwd", mine)            the learner's kernel if it passed, else the package's
+    lesson.progress(notebook=4)                           the score card
+    lesson.agree("out", found, expected, tol=1e-5)        one line, or an exception
+
+What needs every kernel, or a drawing library, is loaded when it is first asked for.
 """
 
-from andrea_lab.lesson.aids import Solution, go_on_with, hint, ours, skeleton, solution, start
 from andrea_lab.lesson.checks import CheckFailed, agree, exercise, relative_error
-from andrea_lab.lesson.figures import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY, figure, picture
-from andrea_lab.lesson.judge import Result, check
-from andrea_lab.lesson.scorecard import progress
 from andrea_lab.lesson.texts import fresh_run, readable
 
-__all__ = [
-    "BLUE",
-    "GREEN",
-    "INK",
-    "ORANGE",
-    "PURPLE",
-    "RED",
-    "SKY",
-    "CheckFailed",
-    "Result",
-    "Solution",
-    "agree",
-    "check",
-    "exercise",
-    "figure",
-    "fresh_run",
-    "go_on_with",
-    "hint",
-    "ours",
-    "picture",
-    "progress",
-    "readable",
-    "relative_error",
-    "skeleton",
-    "solution",
-    "start",
-]
+_FIGURES = ("BLUE", "GREEN", "INK", "ORANGE", "PURPLE", "RED", "SKY", "figure", "picture")
+_EXERCISES = ("Result", "Solution", "check", "go_on_with", "hint", "ours", "progress", "skeleton", "solution", "start")
+
+__all__ = ["CheckFailed", "agree", "exercise", "fresh_run", "readable", "relative_error", *_FIGURES, *_EXERCISES]
+
+
+def __getattr__(name: str):
+    if name in _FIGURES:
+        from andrea_lab.lesson import figures
+
+        return getattr(figures, name)
+    if name in _EXERCISES:
+        from andrea_lab.lesson import aids
+
+        return getattr(aids, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FIGURES, *_EXERCISES])

@@ -10,6 +10,7 @@ from typing import Any
 from andrea_lab.lesson import origin
 from andrea_lab.lesson.exercises import find
 from andrea_lab.lesson.judge import Result, check, task_of
+from andrea_lab.lesson.scorecard import progress
 from kernels.pairs import KERNELS
 
 WIDTH = 100
@@ -83,4 +84,16 @@ def start(name: str, folder: str | Path = ".") -> Path:
     return path
 
 
-__all__ = ["Result", "Solution", "Text", "go_on_with", "hint", "ours", "skeleton", "solution", "start"]
+__all__ = [
+    "Result",
+    "Solution",
+    "Text",
+    "check",
+    "go_on_with",
+    "hint",
+    "ours",
+    "progress",
+    "skeleton",
+    "solution",
+    "start",
+]

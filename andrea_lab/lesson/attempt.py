@@ -41,7 +41,9 @@ class Attempt:
 
     def constants(self) -> dict[str, Any]:
         """The numbers from outside that the kernel uses."""
-        return {n: v for n, v in origin.free(self.fn).items() if isinstance(v, int | float) and not isinstance(v, bool)}
+        return {
+            n: v for n, v in origin.free(self.given).items() if isinstance(v, int | float) and not isinstance(v, bool)
+        }
 
     def packed(self) -> dict[str, Any]:
         """As `origin.packed`. Raises TurnedDown for an outside value that a kernel cannot use."""
@@ -55,11 +57,11 @@ def blank(given: Any, skeleton: str | None) -> bool:
     """True for what is not attempted yet: nothing, an empty body, or the skeleton as it was."""
     if given is None or given is ...:
         return True
-    if isinstance(given, str | Path):
-        return isinstance(given, str) and not given.strip()
+    if isinstance(given, str) and not given.strip():
+        return True
     try:
-        tree = origin.tree_of(given)
-    except (origin.OriginError, SyntaxError):
+        tree = Attempt(given).tree
+    except TurnedDown:
         return False
     if all(_is_nothing(st) for st in tree.body):
         return True
@@ -124,7 +126,7 @@ def from_text(text: str) -> Any:
     namespace: dict[str, Any] = {"__name__": "andrea_lab.lesson.text"}
     exec(compile(prelude + "from kernels.target import device, kernel\n", "<names>", "exec"), namespace)
     try:
-        return origin.defined(text, name, namespace, "<text>")
+        return origin.defined(text, name, namespace)
     except Exception as error:  # a constant that cannot be computed, a decorator that refuses
         raise TurnedDown("not a kernel", f"{type(error).__name__}: {str(error).splitlines()[0][:90]}") from None
 

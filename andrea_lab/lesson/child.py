@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
-from andrea_lab.lesson import judge, limits, origin
+from andrea_lab.lesson import arrays, limits, origin
 from kernels.target import KernelError, use
 
 
 def answer(message: dict[str, Any]) -> dict[str, Any]:
-    """Run the kernel on the cases named; {} if all is right, else the label of a case and what was wrong there."""
-    name, labels, seed = message["name"], message["labels"], message["seed"]
-    kernel = origin.unpacked(message["kernel"])
-    task = judge.task_of(name)
+    """Run the launches of a kernel: {"results": the arguments of each afterwards}, or {"refused": why not}."""
+    results = []
     with use("cpu"):
-        for case in task.cases(seed):
-            if case.label not in labels:
-                continue
-            found = judge.arguments(case)
-            grid, block = task.launch(case)
-            try:
-                kernel[grid, block](*found)
-            except KernelError as error:
-                return {"label": case.label, "refused": str(error)}
-            wrong = case.wrong(found)
-            if wrong is not None:
-                return {"label": case.label, "wrong": wrong.what}
-    return {}
+        try:
+            kernel = origin.unpacked(message["kernel"])
+            for grid, block, held in message["launches"]:
+                arguments = arrays.unpacked(held)
+                kernel[_size(grid), _size(block)](*arguments)
+                results.append(arrays.packed(arguments))
+        except KernelError as error:
+            return {"refused": str(error)}
+    return {"results": results}
+
+
+def _size(given: Any) -> Any:
+    """A grid or block, a list after its way through JSON."""
+    return tuple(given) if isinstance(given, list) else given
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from typing import Any
 
 REASONS = {
@@ -23,6 +24,8 @@ def reason(fault: Any, tree: ast.FunctionDef, case: Any) -> str:
         return _bounds(fault, tree, case)
     if fault.kind in ("race", "lost_update"):
         return _race(fault, tree)
+    if fault.kind == "unsupported" and "is not defined" in fault.message:
+        return "unknown name"
     return REASONS.get(fault.kind, "error")
 
 
@@ -33,14 +36,20 @@ def _bounds(fault, tree, case) -> str:
         return "negative index"
     shape = _shape(fault, tree, case)
     around = _around(tree, fault.line)
-    turned = shape and len(index) == len(shape) == 2 and shape[0] != shape[1]
     guarded = any(isinstance(node, ast.If | ast.IfExp) for node in around)
-    if turned and guarded and index[0] < shape[1] and index[1] < shape[0]:
+    if shape is None or len(shape) != len(index):
+        return "out of bounds" if guarded else "no guard"
+    if guarded and len(shape) == 2 and shape[0] != shape[1] and index[0] < shape[1] and index[1] < shape[0]:
         return "wrong axis"
-    loops = [node for node in around if isinstance(node, ast.For | ast.While)]
-    if loops and _uses_loop_variable(tree, fault.line, loops):
+    beyond = [axis for axis in range(len(shape)) if index[axis] >= shape[axis]]
+    if any(_is_looped(tree, fault, axis, around) for axis in beyond):
         return "loop too far"
-    return "out of bounds" if guarded else "no guard"
+    surplus = max((index[axis] - shape[axis] for axis in beyond), default=0)
+    return "out of bounds" if guarded and surplus >= _threads(case) else "no guard"
+
+
+def _threads(case) -> int:
+    return math.prod(case.block) if isinstance(case.block, tuple) else case.block
 
 
 def _shape(fault, tree, case) -> tuple[int, ...] | None:
@@ -56,16 +65,25 @@ def _around(tree, line: int) -> list[ast.AST]:
     """The statements that enclose a line, the outermost first."""
     found = []
     for node in ast.walk(tree):
-        body = [n for part in ("body", "orelse") for n in getattr(node, part, []) if isinstance(n, ast.AST)]
-        if isinstance(node, ast.If | ast.For | ast.While) and any(n.lineno <= line <= n.end_lineno for n in body):
+        if isinstance(node, ast.If | ast.For | ast.While):
+            inner = [*node.body, *node.orelse]
+        else:
+            inner = [node] if isinstance(node, ast.IfExp) else []
+        if any(n.lineno <= line <= n.end_lineno for n in inner):
             found.append(node)
     return found
 
 
-def _uses_loop_variable(tree, line: int, loops) -> bool:
-    targets = {n.id for loop in loops if isinstance(loop, ast.For) for n in ast.walk(loop.target) if _is_name(n)}
-    read = [n for n in ast.walk(tree) if isinstance(n, ast.Subscript) and n.lineno <= line <= n.end_lineno]
-    return any(_is_name(n) and n.id in targets for sub in read for n in ast.walk(sub.slice))
+def _is_looped(tree, fault, axis: int, around) -> bool:
+    """Whether the faulty index along an axis is made from the variable of a loop around the line."""
+    targets = {n.id for loop in around if isinstance(loop, ast.For) for n in ast.walk(loop.target) if _is_name(n)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and node.lineno <= fault.line <= node.end_lineno:
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            named = _is_name(node.value) and node.value.id == fault.array and axis < len(parts)
+            if named and any(_is_name(n) and n.id in targets for n in ast.walk(parts[axis])):
+                return True
+    return False
 
 
 def _is_name(node) -> bool:

@@ -7,19 +7,22 @@ cases that passed run compiled, in a process of their own with a time, a memory 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import kernels
+from andrea_lab.lesson import arrays, faults, limits, reasons, scorecard, values
 from andrea_lab.lesson import attempt as attempts
-from andrea_lab.lesson import faults, limits, reasons, scorecard, values
 from andrea_lab.lesson.attempt import Attempt, TurnedDown
 from andrea_lab.lesson.cases import Case, case_list, case_names
-from andrea_lab.lesson.exercise import Exercise
 from andrea_lab.lesson.exercises import CATALOGUE, UnknownExerciseError
+from andrea_lab.lesson.parts import Exercise
 from andrea_lab.lesson.values import arguments
+from kernels.target.check import check as checked
 from kernels.target.check.places import where
+
+ROUNDS = 5_000  # of one loop: far more than any case asks for
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float) ->
     cases = [case for case in cases if _suits(attempt, case)]
     _interpret(task, attempt, cases)
     if compiled:
-        _compile(task, packed, cases, seed, seconds)
+        _compile(task, attempt, packed, cases, seconds)
     lines = [f"{task.name}: passed", f"  on the check target, without a fault: {_named(cases)}"]
     if compiled:
         lines.append(f"  and compiled; within {max(c.tol for c in cases):.0e} of the float64 reference")
@@ -151,7 +154,7 @@ def _interpret(task: Task, attempt: Attempt, cases: list[Case]) -> None:
     for case in cases:
         found = arguments(case)
         grid, block = task.launch(case)
-        report = kernels.check(attempt.kernel, orders=0)[grid, block](*found)
+        report = checked(attempt.kernel, orders=0, budget=ROUNDS)[grid, block](*found)
         if report.faults:
             if wrong:
                 break  # the wrong values came first
@@ -216,8 +219,12 @@ def _cause(task: Task, cases: list[Case], passed: list[Case], wrong: list) -> tu
     scene = max((s for _, _, s in wrong if s is not None), key=values.tells)
     reason, more = values.cause(scene)
     if reason in values.VAGUE and _one_size(cases, passed, [case for case, _, _ in wrong]):
-        reason, more = "one size only", ""
-    return reason, reasons.SAYS[reason].rstrip(".") + more + "."
+        reason, more = "some sizes only", ""
+    return reason, _ended(reasons.SAYS[reason], more)
+
+
+def _ended(sentence: str, more: str) -> str:
+    return f"{sentence.rstrip('.')}{more}." if more else sentence
 
 
 def _is(twin: dict[str, Any], scene: values.Scene) -> bool:
@@ -257,21 +264,33 @@ def _habits(attempt: Attempt, reports: list) -> None:
 # ---------------------------------------------------------------- compiled
 
 
-def _compile(task: Task, packed: dict, cases: list[Case], seed: int, seconds: float) -> None:
+def _compile(task: Task, attempt: Attempt, packed: dict, cases: list[Case], seconds: float) -> None:
     """Run the cases compiled, in a process of its own. Raises TurnedDown."""
-    labels = [case.label for case in cases]
+    launches = [[*task.launch(case), arrays.packed(arguments(case))] for case in cases]
     try:
-        found = limits.run({"name": task.name, "kernel": packed, "labels": labels, "seed": seed}, seconds)
+        found = limits.run({"kernel": packed, "launches": launches}, seconds)
     except limits.Ended as ended:
         raise TurnedDown(ended.reason, *_compiled(cases, reasons.SAYS[ended.reason])) from None
     if "refused" in found:
-        raise TurnedDown("refused", *_compiled(cases, reasons.SAYS["refused"]), found["refused"])
-    if found:
-        failing = next(case for case in cases if case.label == found["label"])
-        said = f"first failing, compiled: {_case(failing)}, {found['wrong']}"
-        raise TurnedDown(
-            "compiled differs", *_compiled(cases, said), f"likely cause: {reasons.SAYS['compiled differs']}"
-        )
+        said = _placed(found["refused"], attempt)
+        raise TurnedDown("refused", *_compiled(cases, said), f"likely cause: {reasons.SAYS['refused']}")
+    for case, results in zip(cases, found["results"], strict=True):
+        wrong = case.wrong(arrays.unpacked(results))
+        if wrong is not None:
+            said = f"first failing, compiled: {_case(case)}, {_element(wrong)}"
+            cause = f"likely cause: {reasons.SAYS['compiled differs']}"
+            raise TurnedDown("compiled differs", *_compiled(cases, said), cause)
+
+
+def _placed(message: str, attempt: Attempt) -> str:
+    """A message of the other process, with the place in the learner's file or cell."""
+    fn = attempt.fn
+
+    def place(found: re.Match) -> str:
+        line = int(found[2])
+        return where(fn.__code__.co_filename, line) if found[1] == fn.__name__ else f"{found[1]}, line {line}"
+
+    return re.sub(r"<(\w+) \d+>:(\d+)", place, message)
 
 
 def _compiled(cases: list[Case], said: str) -> Iterator[str]:

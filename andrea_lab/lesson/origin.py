@@ -66,8 +66,11 @@ def tree_of(given: Any) -> ast.FunctionDef:
     return module.body[0]
 
 
-def defined(text: str, name: str, namespace: dict, file: str, first: int = 1) -> Any:
-    """Run the text of one function in `namespace` and return what it defines; tracebacks and checks find its lines."""
+def defined(text: str, name: str, namespace: dict, first: int = 1) -> Any:
+    """Run a text in `namespace` and return what it calls `name`; its lines count from `first`, in a file of its own."""
+    global _made
+    _made += 1
+    file = f"<{name} {_made}>"
     padded = "\n" * (first - 1) + text.rstrip("\n") + "\n"
     linecache.cache[file] = (len(padded), None, padded.splitlines(keepends=True), file)
     exec(compile(padded, file, "exec", flags=_FUTURE, dont_inherit=True), namespace)
@@ -76,11 +79,8 @@ def defined(text: str, name: str, namespace: dict, file: str, first: int = 1) ->
 
 def variant(given: Any, text: str) -> Any:
     """The kernel that `text`, a changed text of `given`, defines in the same surroundings."""
-    global _made
-    _made += 1
     fn = plain(given)
-    namespace = {**fn.__globals__, **_closure(fn)}
-    return defined(text, fn.__name__, namespace, f"<{fn.__name__} {_made}>")
+    return defined(text, fn.__name__, {**fn.__globals__, **_closure(fn)}, fn.__code__.co_firstlineno)
 
 
 def packed(given: Any) -> dict[str, Any]:
@@ -89,24 +89,22 @@ def packed(given: Any) -> dict[str, Any]:
     text = text_of(given)
     tree = ast.parse(text).body[0]
     lines = text.split("\n")[tree.lineno - 1 :]
-    values = {name: _pack(name, value, fn) for name, value in free(fn).items()}
+    values = {name: _pack(name, value, fn) for name, value in free(given).items()}
     first = fn.__code__.co_firstlineno + tree.lineno - 1
-    return {"name": fn.__name__, "text": "\n".join(lines), "file": fn.__code__.co_filename, "first": first} | {
-        "values": values
-    }
+    return {"name": fn.__name__, "text": "\n".join(lines), "first": first, "values": values}
 
 
 def unpacked(made: dict[str, Any], wrap: Callable = kernel) -> Any:
     """What `packed` took apart, built again and wrapped."""
     namespace = {name: _unpack(value) for name, value in made["values"].items()}
     namespace["__name__"] = "andrea_lab.lesson.unpacked"
-    return wrap(defined(made["text"], made["name"], namespace, made["file"], made["first"]))
+    return wrap(defined(made["text"], made["name"], namespace, made["first"]))
 
 
 def preamble(given: Any) -> str:
     """The lines a file needs above the kernel: its imports, its constants, its device functions."""
     imports, numba_names, rest = [], {"cuda"}, []
-    for name, value in free(plain(given)).items():
+    for name, value in _reachable(given).items():
         kind, what, *more = _pack(name, value, plain(given))
         if kind == "module":
             if what != "numba.cuda":
@@ -118,12 +116,23 @@ def preamble(given: Any) -> str:
         elif kind == "function":
             imports.append(f"from {what} import {more[0]}")
         else:
-            rest.append(f"{name} = {value!r}")
+            shown = f"np.{type(value).__name__}({value.item()!r})" if isinstance(value, np.generic) else repr(value)
+            rest.append(f"{name} = {shown}")
+            imports += ["import numpy as np"] if shown.startswith("np.") else []
     imports.append(f"from numba import {', '.join(sorted(numba_names))}")
     imports.append(
         "from kernels.target import " + ("device, kernel" if any("@device" in r for r in rest) else "kernel")
     )
-    return "\n".join(sorted(imports, key=lambda line: line.startswith("from"))) + "\n\n" + "\n".join(rest)
+    return "\n".join(sorted(set(imports), key=lambda line: (line.startswith("from"), line))) + "\n\n" + "\n".join(rest)
+
+
+def _reachable(given: Any) -> dict[str, Any]:
+    """As `free`, with what the device functions use before them."""
+    found: dict[str, Any] = {}
+    for name, value in free(given).items():
+        found |= _reachable(value) if _is_device(value) else {}
+        found[name] = value
+    return found
 
 
 def _closure(fn) -> dict[str, Any]:
@@ -136,18 +145,13 @@ def _closure(fn) -> dict[str, Any]:
     return found
 
 
-def free(fn) -> dict[str, Any]:
-    """The names from outside that a function uses, with their values now; unknown ones and built-ins are left out."""
-    read = {n.id for n in ast.walk(ast.parse(text_of(fn))) if isinstance(n, ast.Name)}
+def free(given: Any) -> dict[str, Any]:
+    """The names from outside that a kernel uses, with their values now; unknown ones and built-ins are left out."""
+    fn = plain(given)
+    read = {n.id for n in ast.walk(ast.parse(text_of(given))) if isinstance(n, ast.Name)}
     outside = {**fn.__globals__, **_closure(fn)}
-    local = set(fn.__code__.co_varnames)
-    decorators = {n.id for d in ast.parse(text_of(fn)).body[0].decorator_list for n in ast.walk(d) if _named(n)}
-    used = {n for n in fn.__code__.co_names if n in read} | set(fn.__code__.co_freevars)
-    return {n: outside[n] for n in sorted(used - local - (decorators - set(fn.__code__.co_names))) if n in outside}
-
-
-def _named(node) -> bool:
-    return isinstance(node, ast.Name)
+    used = (read & set(fn.__code__.co_names)) | set(fn.__code__.co_freevars)
+    return {name: outside[name] for name in sorted(used) if name in outside}
 
 
 def _pack(name: str, value: Any, user) -> list:
@@ -167,7 +171,7 @@ def _pack(name: str, value: Any, user) -> list:
         return ["module", value.__name__]
     if getattr(value, "__module__", None) in ("math", "builtins") and hasattr(value, "__name__"):
         return ["function", value.__module__, value.__name__]
-    if getattr(value, "is_device", False) or _device_dispatcher(value):
+    if _is_device(value):
         return ["device", packed(value)]
     raise OriginError(
         f"{user.__name__} uses {name!r}, {_a(value)}; a kernel may use numbers, types and device functions"
@@ -193,9 +197,13 @@ def _unpack(value: list) -> Any:
     return what
 
 
-def _device_dispatcher(value: Any) -> bool:
-    """True for what @cuda.jit(device=True) gives."""
-    return hasattr(value, "py_func") and bool(getattr(value, "targetoptions", {}).get("device"))
+def _is_device(value: Any) -> bool:
+    """True for a function under @device or @cuda.jit(device=True)."""
+    return (
+        getattr(value, "is_device", False)
+        or hasattr(value, "py_func")
+        and bool(getattr(value, "targetoptions", {}).get("device"))
+    )
 
 
 def _a(value: Any) -> str:

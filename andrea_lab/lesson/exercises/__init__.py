@@ -47,7 +47,6 @@ In the notebook:
 
 from __future__ import annotations
 
-from andrea_lab.lesson.exercise import Exercise
 from andrea_lab.lesson.exercises import (
     attention_window,
     k_layernorm_bwd,
@@ -56,6 +55,7 @@ from andrea_lab.lesson.exercises import (
     k_softmax_fwd,
     rms_norm_bwd,
 )
+from andrea_lab.lesson.parts import Exercise
 
 MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd, k_softmax_fwd, attention_window, k_softmax_bwd)
 

@@ -7,7 +7,7 @@ from numba import cuda, float32
 
 from andrea_lab.lesson.cases import Case
 from andrea_lab.lesson.cases.case import TOLERANCE, Draw, poison
-from andrea_lab.lesson.exercise import Exercise, Mistake, Wrong
+from andrea_lab.lesson.parts import Exercise, Mistake, Wrong
 from kernels import reference
 from kernels.target import kernel
 

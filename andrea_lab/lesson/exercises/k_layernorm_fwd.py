@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from andrea_lab.lesson.exercise import Exercise, Mistake, Wrong, without
+from andrea_lab.lesson.parts import Exercise, Mistake, Wrong, without
 from kernels.target import kernel
 
 NT = 32
@@ -112,9 +112,9 @@ EXERCISE = Exercise(
         Wrong(
             "only the first items", edits=(("for j in range(tx, C, NT):", "for j in range(tx, min(C, NT), NT):", 3),)
         ),
-        Wrong("no guard", edits=(("for j in range(tx, C, NT):", "for j in range(tx, C + NT, NT):", 2),)),
+        Wrong("loop too far", edits=(("for j in range(tx, C, NT):", "for j in range(tx, C + NT, NT):", 2),)),
         Wrong("float64", edits=(("acc = float32(0.0)", "acc = 0.0", 2),)),
-        Wrong("one size only", kernel=for_rows_of_70),
+        Wrong("some sizes only", kernel=for_rows_of_70),
         Wrong("C - 1", edits=(("sums[0] / float32(C) + eps", "sums[0] / float32(max(C - 1, 1)) + eps"),)),
     ),
     mistakes=(Mistake("C - 1", "the sum of squares is divided by C - 1; layer norm divides by C", sample_variance),),

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import cuda, float32
 
-from andrea_lab.lesson.exercise import Exercise, Mistake, Wrong
+from andrea_lab.lesson.parts import Exercise, Mistake, Wrong
 from kernels.target import kernel
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numba import cuda, float32
 
 from andrea_lab.lesson.cases import Case, case_list
-from andrea_lab.lesson.exercise import Exercise, Mistake, Wrong
+from andrea_lab.lesson.parts import Exercise, Mistake, Wrong
 from kernels.target import kernel
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from numba import cuda, float32
 
 from andrea_lab.lesson.cases.case import Case, Draw, narrow
-from andrea_lab.lesson.exercise import Exercise, Mistake, Wrong, without
+from andrea_lab.lesson.parts import Exercise, Mistake, Wrong, without
 from kernels.target import kernel
 
 NT = 32

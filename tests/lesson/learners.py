@@ -1,0 +1,413 @@
+"""What learners hand in: wrong kernels of every kind, with the shipped kernel they stand for and the reason they get.
+
+PUZZLES are the kinds of wrong solution that other exercise sets are known to accept: a barrier missing at the end of a
+loop, shared memory left over from the tile before, another algorithm, an answer for one size.
+"""
+
+import math
+
+import numpy as np
+from numba import cuda, float32
+
+from kernels.target import kernel
+
+NT = 32
+TILE = 16
+LIST = [1.0, 2.0]
+ARRAY = np.ones(4, np.float32)
+WRONG, PUZZLES = [], []
+
+
+def learner(name, reason, where=WRONG, decorate=kernel):
+    """Enter a kernel in the list."""
+
+    def enter(fn):
+        made = decorate(fn) if decorate else fn
+        where.append((name, reason, made))
+        return made
+
+    return enter
+
+
+# ---------------------------------------------------------------- cannot be run
+
+
+@learner("k_residual_add", "signature")
+def takes_too_few(a, b, out):
+    i = cuda.grid(1)
+    out[i] = a[i] + b[i]
+
+
+@learner("k_residual_add", "endless loop")
+def never_ends(a, b, out, n):
+    i = cuda.grid(1)
+    while i < n:
+        out[i] = a[i] + b[i]
+
+
+@learner("k_residual_add", "unsupported")
+def raises(a, b, out, n):
+    raise ValueError("no")
+
+
+@learner("k_residual_add", "unsupported", decorate=None)
+def calls_numpy(a, b, out, n):
+    np.add(a, b, out=out)
+
+
+@learner("k_residual_add", "unsupported", decorate=None)
+def works_on_whole_arrays(a, b, out, n):
+    out[:] = a + b
+
+
+@learner("k_residual_add", "unsupported")
+def makes_a_list(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        pair = [a[i], b[i]]
+        out[i] = pair[0] + pair[1]
+
+
+@learner("k_residual_add", "refused")
+def prints(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        print(i)
+        out[i] = a[i] + b[i]
+
+
+@learner("k_residual_add", "outside value")
+def reads_a_list(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = LIST[0] * a[i] + b[i]
+
+
+@learner("k_residual_add", "outside value")
+def reads_an_array_from_outside(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = ARRAY[0] * a[i] + b[i]
+
+
+@learner("k_residual_add", "launch limits")
+def fills_the_memory_of_a_block(a, b, out, n):
+    s = cuda.shared.array(20_000_000_000, float32)
+    i = cuda.grid(1)
+    if i < n:
+        s[0] = a[i]
+        out[i] = s[0] + b[i]
+
+
+@learner("k_residual_add", "launch limits")
+def fills_the_memory_of_a_thread(a, b, out, n):
+    x = cuda.local.array(20_000_000_000, float32)
+    i = cuda.grid(1)
+    if i < n:
+        x[0] = a[i]
+        out[i] = x[0] + b[i]
+
+
+@learner("k_residual_add", "unknown name")
+def misspells_a_name(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i] + bb[i]  # noqa: F821
+
+
+@learner("k_residual_add", "unfinished")
+def is_half_written(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        ...
+
+
+# ---------------------------------------------------------------- faults
+
+
+@learner("k_residual_add", "no guard")
+def has_no_guard(a, b, out, n):
+    i = cuda.grid(1)
+    out[i] = a[i] + b[i]
+
+
+@learner("k_residual_add", "no guard")
+def lets_one_too_many_in(a, b, out, n):
+    i = cuda.grid(1)
+    if i <= n:
+        out[i] = a[i] + b[i]
+
+
+@learner("k_residual_add", "negative index")
+def looks_to_the_left(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i] + b[i - 1]
+
+
+@learner("k_matmul_naive", "loop too far")
+def walks_one_too_far(A, B, C, M, N, K):
+    col, row = cuda.grid(2)
+    if row < M and col < N:
+        acc = float32(0.0)
+        for k in range(K + 1):
+            acc += A[row, k] * B[k, col]
+        C[row, col] = acc
+
+
+@learner("k_matmul_naive", "wrong axis")
+def writes_columns_as_rows(A, B, C, M, N, K):
+    col, row = cuda.grid(2)
+    if row < M and col < N:
+        acc = float32(0.0)
+        for k in range(K):
+            acc += A[row, k] * B[k, col]
+        C[col, row] = acc
+
+
+@learner("k_layernorm_bwd_atomic", "missing atomic")
+def adds_without_atomics(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C):
+    row = cuda.blockIdx.x
+    tx = cuda.threadIdx.x
+    for j in range(tx, C, NT):
+        dgamma[j] += dout[row, j] * ((inp[row, j] - mean[row]) * rstd[row])
+        dbeta[j] += dout[row, j]
+
+
+@learner("k_residual_add", "same value")
+def writes_with_every_thread(a, b, out, n):
+    for i in range(n):
+        out[i] = a[i] + b[i]
+
+
+@learner("k_weighted_sum_fwd", "unset memory")
+def starts_from_whatever_is_there(p, v, out, T, HS, n):
+    e = cuda.grid(1)
+    acc = cuda.local.array(1, float32)
+    if e < n:
+        d = e % HS
+        t = e // HS % T
+        g = e // (HS * T)
+        for s in range(T):
+            acc[0] += p[g, t, s] * v[g, s, d]
+        out[g, t, d] = acc[0]
+
+
+@learner("k_layernorm_fwd", "barrier not for all")
+def waits_in_a_branch(inp, gamma, beta, out, mean, rstd, C, eps):
+    row = cuda.blockIdx.x
+    tx = cuda.threadIdx.x
+    sums = cuda.shared.array(NT, float32)
+    sums[tx] = float32(0.0)
+    if tx < C:
+        sums[tx] = inp[row, tx]
+        cuda.syncthreads()
+    out[row, 0] = sums[0]
+
+
+# ---------------------------------------------------------------- values
+
+
+@learner("k_residual_add", "float64")
+def adds_in_float64(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i] + 1.0 * b[i]
+
+
+@learner("k_residual_add_bwd", "forgot +=")
+def overwrites(dout, da, db, n):
+    i = cuda.grid(1)
+    if i < n:
+        da[i] = dout[i]
+        db[i] = dout[i]
+
+
+@learner("k_residual_add_bwd", "added twice")
+def adds_twice(dout, da, db, n):
+    i = cuda.grid(1)
+    if i < n:
+        da[i] += dout[i]
+        da[i] += dout[i]
+        db[i] += dout[i]
+
+
+@learner("k_residual_add_bwd", "never written")
+def forgets_one_output(dout, da, db, n):
+    i = cuda.grid(1)
+    if i < n:
+        da[i] += dout[i]
+
+
+@learner("k_residual_add", "added, not written")
+def adds_to_what_is_there(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] += a[i] + b[i]
+
+
+@learner("k_residual_add", "input changed")
+def writes_into_an_input(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        a[i] += b[i]
+        out[i] = a[i]
+
+
+@learner("k_residual_add", "wrong constant")
+def halves(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = float32(0.5) * (a[i] + b[i])
+
+
+@learner("k_scores_fwd", "wrong constant")
+def scales_by_its_square(q, k, out, T, HS, scale, n):
+    e = cuda.grid(1)
+    if e < n:
+        j = e % T
+        i = e // T % T
+        g = e // (T * T)
+        acc = float32(0.0)
+        for d in range(HS):
+            acc += q[g, i, d] * k[g, j, d]
+        out[g, i, j] = acc * scale * scale
+
+
+@learner("k_scores_fwd", "wrong axis")
+def transposes_the_scores(q, k, out, T, HS, scale, n):
+    e = cuda.grid(1)
+    if e < n:
+        j = e % T
+        i = e // T % T
+        g = e // (T * T)
+        acc = float32(0.0)
+        for d in range(HS):
+            acc += q[g, j, d] * k[g, i, d]
+        out[g, i, j] = acc * scale
+
+
+@learner("k_softmax_fwd", "missing maximum")
+def takes_no_maximum(inp, out, cols, rows):
+    r = cuda.grid(1)
+    if r < rows:
+        total = float32(0.0)
+        for j in range(cols):
+            total += math.exp(inp[r, j])
+        for j in range(cols):
+            out[r, j] = math.exp(inp[r, j]) / total
+
+
+@learner("k_weighted_sum_fwd", "wrong values")
+def squares_the_shares(p, v, out, T, HS, n):
+    e = cuda.grid(1)
+    if e < n:
+        acc = float32(0.0)
+        for s in range(T):
+            acc += p[e // (HS * T), e // HS % T, s] * p[e // (HS * T), e // HS % T, s] * v[e // (HS * T), s, e % HS]
+        out[e // (HS * T), e // HS % T, e % HS] = acc
+
+
+# ---------------------------------------------------------------- what other exercise sets accept
+
+
+@learner("k_matmul_tiled", "missing barrier", PUZZLES)
+def no_barrier_at_the_end_of_the_loop(A, B, C, M, N, K):
+    As = cuda.shared.array((TILE, TILE), float32)
+    Bs = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    acc = float32(0.0)
+    for t in range((K + TILE - 1) // TILE):
+        k0 = t * TILE
+        As[ty, tx] = A[row, k0 + tx] if row < M and k0 + tx < K else float32(0.0)
+        Bs[ty, tx] = B[k0 + ty, col] if k0 + ty < K and col < N else float32(0.0)
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += As[ty, k] * Bs[k, tx]
+    if row < M and col < N:
+        C[row, col] = acc
+
+
+@learner("k_matmul_tiled", "unset memory", PUZZLES)
+def tiles_keep_what_was_there(A, B, C, M, N, K):
+    As = cuda.shared.array((TILE, TILE), float32)
+    Bs = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    acc = float32(0.0)
+    for t in range((K + TILE - 1) // TILE):
+        k0 = t * TILE
+        if row < M and k0 + tx < K:
+            As[ty, tx] = A[row, k0 + tx]
+        if k0 + ty < K and col < N:
+            Bs[ty, tx] = B[k0 + ty, col]
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += As[ty, k] * Bs[k, tx]
+        cuda.syncthreads()
+    if row < M and col < N:
+        C[row, col] = acc
+
+
+@learner("k_matmul_tiled", "some sizes only", PUZZLES)
+def tiles_are_stale_at_the_edge(A, B, C, M, N, K):
+    As = cuda.shared.array((TILE, TILE), float32)
+    Bs = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    acc = float32(0.0)
+    As[ty, tx] = float32(0.0)
+    Bs[ty, tx] = float32(0.0)
+    cuda.syncthreads()
+    for t in range((K + TILE - 1) // TILE):
+        k0 = t * TILE
+        if row < M and k0 + tx < K:
+            As[ty, tx] = A[row, k0 + tx]
+        if k0 + ty < K and col < N:
+            Bs[ty, tx] = B[k0 + ty, col]
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += As[ty, k] * Bs[k, tx]
+        cuda.syncthreads()
+    if row < M and col < N:
+        C[row, col] = acc
+
+
+@learner("k_sum", "wrong values", PUZZLES)
+def adds_by_another_algorithm(inp, out, n):
+    s = cuda.shared.array(256, float32)
+    tx = cuda.threadIdx.x
+    s[tx] = inp[tx] if tx < n else float32(0.0)
+    cuda.syncthreads()
+    if tx == 0:
+        acc = float32(0.0)
+        for i in range(256):
+            acc += s[i]
+        out[0] = acc
+
+
+@learner("k_matmul_naive", "some sizes only", PUZZLES)
+def knows_one_size(A, B, C, M, N, K):
+    col, row = cuda.grid(2)
+    if row < M and col < N:
+        acc = float32(0.0)
+        for k in range(min(K, 4)):
+            acc += A[row, k] * B[k, col]
+        C[row, col] = acc
+
+
+@learner("k_residual_add", "only the first items", PUZZLES)
+def takes_the_local_index(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[cuda.threadIdx.x] + b[cuda.threadIdx.x]
+
+
+@learner("k_zero_grads", "never written", PUZZLES)
+def does_nothing_at_all(g, n):
+    if cuda.grid(1) < 0:
+        g[0] = float32(0.0)
