@@ -65,13 +65,12 @@ class Cells:
         """The pixels, `wide` x `high` for each cell."""
         return pixels(self.colour, wide, high, self.borders(), self.written & framed, self.owners > 1)
 
-    def numbers(self, axes) -> None:
-        """The lane in each cell that only one touches."""
-        (r0, _), (c0, _) = self.window
+    def numbers(self, sheet, left: int, top: int, wide: int, high: int) -> None:
+        """The lane in each cell that only one touches, over the image with this upper left corner."""
+        place = {"ha": "center", "va": "center", "fontsize": 6}
         for r, c in np.argwhere(self.owners == 1):
             ink = ink_on(self.colour[r, c])
-            place = {"ha": "center", "va": "center", "fontsize": 6}
-            axes.text(c0 + c + 0.5, r0 + r + 0.54, str(self.lowest[r, c]), color=ink, **place)
+            sheet.text(left + (c + 0.5) * wide, top + (r + 0.5) * high, str(self.lowest[r, c]), color=ink, **place)
 
 
 def pixels(colour, wide: int, high: int, borders, framed, dotted) -> np.ndarray:
@@ -103,3 +102,13 @@ def ink_on(colour) -> str:
 
 def is_light(colour) -> bool:
     return np.dot(colour, (0.299, 0.587, 0.114)) >= 140
+
+
+def ticks(sheet, left: int, top: int, numbers, cell: int, down: bool = False) -> None:
+    """The numbers of cells: below an image that ends at `top`, or left of one that begins there (`down`)."""
+    for n, number in numbers:
+        middle = (n + 0.5) * cell
+        if down:
+            sheet.text(left - 4, top + middle, str(number), fontsize=8, ha="right", va="center")
+        else:
+            sheet.text(left + middle, top + 3, str(number), fontsize=8, ha="center")

@@ -17,48 +17,51 @@ MARKS = {  # colour, frame, dot
 
 
 class Legend:
-    """Entries [(image or None, pixels wide, words)] laid out in rows of `width` pixels; `height` is what they take."""
+    """Entries [(image or None, words)] laid out in rows of `width` pixels; `height` is what they take."""
 
     def __init__(self, entries, width: int):
         self.rows, x = [[]], 0
-        for image, wide, words in entries:
-            length = (wide + 6 if wide else 0) + width_of(words, SIZE) + (SPACE if words.strip() else 0)
+        for image, words in entries:
+            before = 0 if image is None else image.shape[1] + 6
+            length = before + width_of(words, SIZE) + (SPACE if words.strip() else 0)
             if x and x + length > width:
                 self.rows.append([])
                 x = 0
-            self.rows[-1].append((x, image, wide, words))
+            self.rows[-1].append((x, before, image, words))
             x += length
         self.height = TOP + ROW * len(self.rows) + 6
 
     def draw(self, sheet, left: float) -> None:
         for n, row in enumerate(self.rows):
             y = TOP + n * ROW
-            for x, image, wide, words in row:
+            for x, before, image, words in row:
                 if image is not None:
-                    axes = sheet.axes(left + x, y + 1, wide, 12)
-                    axes.imshow(image, aspect="auto", interpolation="nearest")
-                    axes.axis("off")
-                sheet.text(left + x + (wide + 6 if wide else 0), y, words, fontsize=SIZE, color=INK)
+                    sheet.image(round(left + x), y + 1, image)
+                sheet.text(left + x + before, y, words, fontsize=SIZE, color=INK)
 
 
 def lanes_and_marks(colours, names, marks: dict) -> list:
     """The entries of a thread map: a ramp of colours for each trace, then the marks {mark: words}."""
-    images = [ramp[None].astype(np.uint8) for ramp in colours]
-    if len(images) == 1:
-        entries = [(None, 0, "colour: lane 0"), (images[0], 128, "lane 31 of the warp")]
-    elif len(images) <= NAMED:
-        entries = [(None, 0, "colour: lane 0 (light) to 31 of")]
-        entries += [(image, 56, name) for image, name in zip(images, names, strict=True)]
+    if len(colours) == 1:
+        entries = [(None, "colour: lane 0"), (_ramp(colours[0], 4), "lane 31 of the warp")]
+    elif len(colours) <= NAMED:
+        entries = [(None, "colour: lane 0 (light) to 31 of")]
+        entries += [(_ramp(ramp, 2), name) for ramp, name in zip(colours, names, strict=True)]
     else:
-        entries = [(None, 0, "colour: lane 0 (light) to 31 of")]
-        entries += [(image, 26, "") for image in images]
-        entries += [(None, 0, f"{names[0]} to {names[-1]}")]
+        entries = [(None, "colour: lane 0 (light) to 31 of")]
+        entries += [(_ramp(ramp, 1), "") for ramp in colours]
+        entries += [(None, f"{names[0]} to {names[-1]}")]
     for mark, words in marks.items():
         colour, frame, dot = MARKS[mark]
-        entries.append((pixels(np.array([[colour]]), 12, 12, [], np.array([[frame]]), np.array([[dot]])), 12, words))
+        entries.append((pixels(np.array([[colour]]), 12, 12, [], np.array([[frame]]), np.array([[dot]])), words))
     return entries
+
+
+def _ramp(colours, wide: int) -> np.ndarray:
+    """The colours of 32 lanes side by side, `wide` pixels each."""
+    return np.repeat(np.repeat(colours[None], 12, 0), wide, 1).astype(np.uint8)
 
 
 def swatches(kinds) -> list:
     """Entries of plain colours: [(colour as three numbers, pixels wide, words)]."""
-    return [(np.full((1, 1, 3), colour, np.uint8), wide, words) for colour, wide, words in kinds]
+    return [(np.full((12, wide, 3), colour, np.uint8), words) for colour, wide, words in kinds]

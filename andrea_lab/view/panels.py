@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from andrea_lab.view.accesses import SECTOR, Step, shortened
-from andrea_lab.view.cells import LARGE, PAPER, Cells, pixels, ramps
+from andrea_lab.view.accesses import BANKS, SECTOR, Step, shortened
+from andrea_lab.view.cells import LARGE, PAPER, Cells, pixels, ramps, ticks
 from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.style import Picture, Sheet, picture
 
@@ -145,13 +145,11 @@ def _draw(sheet, panel, array, cell, colours, itemsize, mixed):
     high, wide = panel.size[0] * cell[1], panel.size[1] * cell[0]
     sheet.text(panel.x, panel.y - HEAD, shortened(upper, max(24, (wide + GAP) // 6)), fontsize=8)
     sheet.text(panel.x, panel.y - HEAD + 14, cost, fontsize=8, color="#555555")
-    axes = sheet.axes(panel.x, panel.y, wide, high)
     cells = Cells(panel.steps, panel.window, panel.shape[-1], colours, itemsize, bool(panel.title))
-    (r0, r1), (c0, c1) = panel.window
-    axes.imshow(cells.image(*cell, mixed), extent=(c0, c1, r1, r0), aspect="auto", interpolation="nearest")
+    sheet.image(panel.x, panel.y, cells.image(*cell, mixed))
     if min(cell) >= LARGE:
-        cells.numbers(axes)
-    _label(axes, panel, array, cell)
+        cells.numbers(sheet, panel.x, panel.y, *cell)
+    _label(sheet, panel, array, cell)
     if panel.banked:
         _banks(sheet, panel, panel.y + high + FOOT, wide)
 
@@ -159,12 +157,10 @@ def _draw(sheet, panel, array, cell, colours, itemsize, mixed):
 def _banks(sheet, panel, y, length):
     """The 32 banks of shared memory, each with the number of words it must give; each takes a cycle."""
     words = np.max([step.banks() for step in panel.steps], axis=0)
-    cell = max(4, min(9, length // 32))
+    cell = max(4, min(9, length // BANKS))
     colour = np.where(words[:, None] > 1, BUSY, np.where(words[:, None] > 0, CALM, PAPER))
-    axes = sheet.axes(panel.x, y, 32 * cell, 13)
-    image = pixels(colour[None], cell, 13, [], np.zeros((1, 32), bool), np.zeros((1, 32), bool))
-    axes.imshow(image, aspect="auto", interpolation="nearest")
-    axes.axis("off")
+    nothing = np.zeros((1, BANKS), bool)
+    sheet.image(panel.x, y, pixels(colour[None], cell, 13, [], nothing, nothing))
     most = int(words.max())
     each = f"up to {most} words from one of the 32 banks" if most > 1 else "at most a word from each of the 32 banks"
     sheet.text(panel.x, y + 13, each, fontsize=7, color="#555555")
@@ -220,20 +216,20 @@ def _wastes(panels, itemsize) -> bool:
     return any(step.elements * itemsize < SECTOR * len(step.sectors(itemsize)) for step in first)
 
 
-def _label(axes, panel, array, cell):
-    """Ticks in the middle of cells, and the names of the axes."""
+def _label(sheet, panel, array, cell):
+    """The numbers of columns and rows, and which part of the array is shown."""
     (r0, r1), (c0, c1) = panel.window
     cols, rows = panel.shape[-1], math.prod(panel.shape[:-1])
+    high, wide = (r1 - r0) * cell[1], (c1 - c0) * cell[0]
     across = range(c0, c1, next(n for n in (1, 2, 4, 8, 16, 32) if n * cell[0] >= 28))
     down = range(r0, r1, next(n for n in (1, 2, 4, 8, 16) if n * cell[1] >= 13 or r1 - r0 <= n or cell[1] >= LOW))
-    axes.set_xticks([c + 0.5 for c in across], across)
-    axes.set_yticks([r + 0.5 for r in down], down)
-    axes.tick_params(length=2, pad=2)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    ticks(sheet, panel.x, panel.y + high, [(c - c0, c) for c in across], cell[0])
+    ticks(sheet, panel.x, panel.y, [(r - r0, r) for r in down], cell[1], down=True)
     part = f", {c0} to {c1 - 1} of {cols}" if c1 - c0 < cols else ""
     some = f", {r0} to {r1 - 1} of {rows}" if r1 - r0 < rows else ""
-    high = (r1 - r0) * cell[1] >= 120  # else there is no room for the rows beside the panel
-    axes.set_xlabel(f"column of {array}{part}{'' if high or not some else f'; rows{some[1:]}'}", fontsize=8, labelpad=1)
+    room = high >= 120  # for the words beside the panel
+    words = f"column of {array}{part}{'' if room or not some else f'; rows{some[1:]}'}"
+    sheet.text(panel.x + wide / 2, panel.y + high + 17, words, fontsize=8, ha="center")
     if panel.x == LEFT:
-        axes.set_ylabel(f"row{some}" if high else "row", fontsize=8, labelpad=2)
+        words, place = f"row{some if room else ''}", {"ha": "center", "va": "center"}
+        sheet.text(LEFT - 34, panel.y + high / 2, words, fontsize=8, rotation=90, **place)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from andrea_lab.view.accesses import VERBS, Step, shortened
-from andrea_lab.view.cells import FETCHED, LARGE, Cells, ramps
-from andrea_lab.view.curve import INK
+from andrea_lab.view.cells import DARK, FETCHED, LARGE, Cells, ramps, ticks
 from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.style import Picture, Sheet, picture
 
@@ -127,15 +126,15 @@ def _column(sheet, strips, y, wide, array, left_out):
             text = shortened(f"{step.line:>3}  {step.source}", 35)
             sheet.text(6, y + HIGH / 2, text, family="monospace", **SMALL)
         sheet.text(LEFT - 6, y + HIGH / 2, VERBS[step.what].split()[0], ha="right", **SMALL | {"color": "#555555"})
-        axes = sheet.axes(LEFT, y, right - LEFT, HIGH)
-        image = strip.cells.image(wide, HIGH, True)
-        axes.imshow(image, extent=(c0, c1, 1, 0), aspect="auto", interpolation="nearest")
+        sheet.image(LEFT, y, strip.cells.image(wide, HIGH, True))
         if wide >= LARGE:
-            strip.cells.numbers(axes)
-        _frame(axes, (c0, c1), wide, f"element of {array}" if strip is strips[-1] else None)
+            strip.cells.numbers(sheet, LEFT, y, wide, HIGH)
         lanes = sum(len(s.lanes) for s in strip.steps)
         sheet.text(right + 6, y + HIGH / 2, f"{lanes} lane{'s' * (lanes != 1)}", **SMALL)
         before, y = step, y + HIGH
+    stride = next(n for n in (1, 2, 4, 8, 16, 32, 64) if n * wide >= 28)
+    ticks(sheet, LEFT, y, [(c - c0, c) for c in range(c0, c1, stride)], wide)
+    sheet.text((LEFT + right) / 2, y + 17, f"element of {array}", fontsize=8, ha="center")
     if left_out:
         sheet.text(LEFT - 6, y + GAP / 2 + 2, f"and {left_out:,} more", ha="right", **SMALL)
 
@@ -145,23 +144,9 @@ def _between(sheet, y, right, strip):
     if strip.skipped:
         sheet.text(LEFT - 6, y + GAP / 2, f"… {strip.skipped:,} more", ha="right", **SMALL | {"color": "#555555"})
     if strip.barriers:
-        axes = sheet.axes(LEFT, y + 4, right - LEFT, GAP - 8)
-        axes.axis("off")
-        axes.axhline(0.5, color=INK, lw=1.6)
+        sheet.image(LEFT, y + GAP // 2 - 1, np.full((2, right - LEFT, 3), DARK, np.uint8))
         note = "barrier" if strip.barriers == 1 else f"{strip.barriers} barriers"
         sheet.text(right + 6, y + GAP / 2, note, fontweight="bold", **SMALL)
-
-
-def _frame(axes, window, wide, label):
-    """Numbers of the elements under the last strip."""
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    across = range(*window, next(n for n in (1, 2, 4, 8, 16, 32, 64) if n * wide >= 28))
-    axes.set_xticks([c + 0.5 for c in across] if label else [], across if label else [])
-    axes.tick_params(length=2, pad=2)
-    if label:
-        axes.set_xlabel(label, fontsize=8, labelpad=1)
 
 
 def _sentence(groups, array) -> str:

@@ -36,18 +36,16 @@ def figure(rows: int = 1, cols: int = 1, *, width: float = 7.6, height: float = 
 
 
 class Sheet:
-    """A figure of width x height pixels on which axes and words are placed by pixel, counted from the upper left."""
+    """A figure of width x height pixels on which images and words are placed by pixel, counted from the upper left."""
 
     def __init__(self, width: int, height: int):
         self.width, self.height = width, height
         self.figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
         FigureCanvasAgg(self.figure)
 
-    def axes(self, left: float, top: float, width: float, height: float):
-        """Axes whose frame is this rectangle."""
-        rectangle = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
-        with matplotlib.rc_context(STYLE):
-            return self.figure.add_axes(rectangle)
+    def image(self, left: int, top: int, pixels) -> None:
+        """Pixels (height, width, 3), 0 to 255, with this upper left corner."""
+        self.figure.figimage(pixels, left, self.height - top - len(pixels), origin="upper")
 
     def text(self, left: float, top: float, words: str, **how):
         """Words that begin at this pixel, top aligned unless told otherwise."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from andrea_lab.view.accesses import named, require_events, shortened, source
+from andrea_lab.view.cells import ticks
 from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 from andrea_lab.view.legends import Legend, swatches
 from andrea_lab.view.style import Picture, Sheet, picture
@@ -122,16 +123,12 @@ class Plan:
         for column, x, end in zip(columns, starts, starts[1:], strict=False):
             paint = self._barrier if column[0].what in BARRIERS else self._accesses
             paint(column, lanes, code, x, end)
-        axes = sheet.axes(LEFT, upper, length, self.lanes * LANE)
-        axes.imshow(lanes, extent=(0, length, self.lanes, 0), aspect="auto")
-        shown = [n for n in (0, 8, 16, 24, 31) if n < self.lanes]
-        axes.set_yticks([n + 0.5 for n in shown], shown)
-        axes.set_ylabel("lane", fontsize=8, labelpad=1)
-        _bare(axes)
-        axes = sheet.axes(LEFT, lower, length, len(self.lines) * LINE)
-        axes.imshow(code, extent=(0, length, len(self.lines), 0), aspect="auto")
-        axes.set_yticks([])
-        _bare(axes)
+        lanes[-1], code[-1] = 187, 187
+        sheet.image(LEFT, upper, lanes)
+        sheet.image(LEFT, lower, code)
+        ticks(sheet, LEFT, upper, [(n, n) for n in (0, 8, 16, 24, 31) if n < self.lanes], LANE, down=True)
+        middle = upper + self.lanes * LANE / 2
+        sheet.text(LEFT - 30, middle, "lane", fontsize=8, rotation=90, ha="center", va="center")
         for n, line in enumerate(self.lines):
             text = shortened(f"{line:>3}  {source(self.trace, line)}", 42)
             sheet.text(4, lower + n * LINE + LINE / 2, text, family="monospace", fontsize=7, va="center")
@@ -180,15 +177,6 @@ def _rgb(colour) -> tuple:
     return tuple(int(colour[n : n + 2], 16) for n in (1, 3, 5))
 
 
-def _bare(axes):
-    """No frame, no ticks of time."""
-    axes.set_xticks([])
-    axes.tick_params(length=2, pad=2)
-    for side, spine in axes.spines.items():
-        spine.set_visible(side == "bottom")
-        spine.set_color("#bbbbbb")
-
-
 def _legend(plans) -> Legend:
     """The first row: what the colours are."""
     there = [kind for kind in KINDS if any(kind in plan.kinds() for plan in plans)]
@@ -198,4 +186,4 @@ def _legend(plans) -> Legend:
         "warp_barrier" in what
     )
     entries += [(_rgb(RED), 2, "not every lane comes")] * any(plan.divergent for plan in plans)
-    return Legend([*swatches(entries), (None, 0, "white: idle")], WIDTH - 12)
+    return Legend([*swatches(entries), (None, "white: idle")], WIDTH - 12)
