@@ -1,0 +1,6 @@
+"""Tests of the check target share the lists beside them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
