@@ -75,9 +75,10 @@ def power(a, b):
     if ka == "f" and kb in _INT:
         return np.power(a, b.astype(a.dtype))
     if ka in _INT and kb in _INT:
-        if np.any(b < 0):
-            return np.power(a.astype(F64), b.astype(F64))
         a, b = pair(a, b)
+        if np.any(b < 0):
+            ones = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b % 2), 0))
+            return np.where(b < 0, ones, np.power(a, np.maximum(b, 0))).astype(I64)[()]
     return np.power(a, b)
 
 
@@ -120,6 +121,8 @@ WHOLE_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.LShift, ast.RShift)
 
 
 def negate(v):
+    if v.dtype.kind == "u":
+        return np.negative(v).astype(U64)
     return np.negative(wide(v) if v.dtype.kind in _INT else v)
 
 

@@ -131,6 +131,9 @@ class Calls(warps.WarpCalls):
                 return lambda f, m: arith.absolute(a(f, m))
             if value is round:
                 return lambda f, m: np.rint(a(f, m)).astype(I64)
+        if value is divmod and len(args) == 2:
+            ops = arith.BINARY[ast.FloorDiv], arith.BINARY[ast.Mod]
+            return lambda f, m: tuple(op(args[0](f, m), args[1](f, m)) for op in ops)
         if value in OPERATORS and len(args) == 2:
             op = arith.BINARY[OPERATORS[value]]
             return lambda f, m: op(args[0](f, m), args[1](f, m))

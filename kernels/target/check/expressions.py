@@ -138,6 +138,8 @@ class Expressions:
             return lambda f, m: f.g.lane
         if path == "warpsize":
             return lambda f, m: np.int64(32)
+        if path in ("threadIdx", "blockIdx", "blockDim", "gridDim"):
+            self.refuse(node, f"cuda.{path} is three numbers", f"write cuda.{path}.x, .y or .z")
         self.refuse(node, f"cuda.{path} is unknown here", "is it spelled right?")
 
     def x_Tuple(self, node):

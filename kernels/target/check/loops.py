@@ -9,10 +9,10 @@ from .faults import Refused
 class Rounds:
     """A loop in progress: `act` are the lanes in it, `done` those that left it by its condition."""
 
-    __slots__ = ("act", "ask", "count", "done", "f", "kept", "line", "start")
+    __slots__ = ("act", "ask", "count", "done", "f", "kept", "line", "start", "stuck")
 
-    def __init__(self, f, m, ask, line):
-        self.f, self.start, self.act, self.ask, self.line = f, m, m, ask, line
+    def __init__(self, f, m, ask, line, stuck=""):
+        self.f, self.start, self.act, self.ask, self.line, self.stuck = f, m, m, ask, line, stuck
         self.done, self.count = m.where(False), 0
         self.kept = f.broken, f.again
         f.broken = None
@@ -30,7 +30,7 @@ class Rounds:
                 return False
         self.count += 1
         self.f.again = None
-        self.f.mc.tick(self.f, self.line, self.act, self.count)
+        self.f.mc.tick(self.f, self.line, self.act, self.count, self.stuck)
         return True
 
     def after(self, out):

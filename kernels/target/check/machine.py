@@ -16,7 +16,8 @@ from .places import short, unravel
 from .shuffles import Draws
 
 LANES = 4096
-TOTAL = 25  # budgets that all loops of a block may take together
+STUCK = 1000  # rounds of a loop that cannot end
+TOTAL = 10  # budgets that all loops of a block may take together
 
 
 class Machine:
@@ -118,11 +119,11 @@ class Machine:
         of = self.draws.halves(units)[lanes % self.threads // unit]
         return [lanes[of], lanes[~of]]
 
-    def tick(self, f, line, act, count):
-        """A round of a loop: an endless one is stopped here."""
+    def tick(self, f, line, act, count, stuck):
+        """A round of a loop: an endless one is stopped here. stuck: why it cannot end, or empty."""
         self.rounds += 1
-        if count > self.budget or self.rounds > self.budget * TOTAL:
-            rounds = count if count > self.budget else self.rounds
+        if count > self.budget or self.rounds > self.budget * TOTAL or stuck and count > STUCK:
+            rounds = self.rounds if self.rounds > self.budget * TOTAL else count
             self.fault_at(
                 "endless",
                 f,
@@ -130,7 +131,8 @@ class Machine:
                 lanes=act.idx[:1],
                 count=rounds - 1,
                 message=f"still in this loop after {rounds - 1:,} rounds, with {act.n:,} of {act.b.size:,} threads",
-                hint="it never ends, or waits for a thread that cannot run; a loop meant to be so long needs budget=",
+                hint=stuck
+                or "it never ends, or waits for a thread that cannot run; a loop meant to be so long needs budget=",
             )
             raise Stop
 
@@ -251,6 +253,8 @@ class Machine:
     def shared_array(self, f, key, line, shape, dtype):
         found = self.shared.get(key)
         if found is None:
+            if shape == (0,):
+                return self._dynamic(f, key, line, dtype)
             self.bytes += int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
             if self.bytes > MAX_SHARED:
                 self.fault_at(
@@ -264,6 +268,23 @@ class Machine:
                 raise Stop
             found = memory.shared_array("?", shape, dtype, len(self.numbers), len(self.shared))
             self.shared[key] = found
+        return found
+
+    def _dynamic(self, f, key, line, dtype):
+        """Dynamic shared memory: every array of size 0 begins at its first byte."""
+        count = self.launch.dynamic // dtype.itemsize
+        if count == 0:
+            raise Refused(
+                f.program, line, "an array of size 0", "give its size here, or bytes as k[grid, block, 0, bytes]"
+            )
+        first = self.shared.get("dynamic")
+        if first is None:
+            first = memory.shared_array("?", (count,), dtype, len(self.numbers), len(self.shared))
+        elif first.dtype.itemsize != dtype.itemsize:
+            raise Refused(f.program, line, "dynamic shared memory used with elements of two sizes")
+        found = Array("?", first.buffer, first.flat.view(dtype), (count,), (1,), per=count)
+        found.ready, found.left = first.ready, first.left
+        self.shared["dynamic"], self.shared[key] = first, found
         return found
 
     def local_limit(self, program, line, size):

@@ -95,7 +95,18 @@ class Statements(Assignments):
         return lambda f, m: m
 
     def s_Assert(self, node):
-        self.refuse(node, "assert is not possible in a kernel here", "use an if")
+        test, line, text = self.value(node.test), node.lineno, ast.unparse(node.test)
+
+        def run(f, m):
+            failing = m.minus(m.where(arith.truth(test(f, m))))
+            if failing.n:
+                message = f"finds that {text} does not hold"
+                f.mc.fault_at(
+                    "error", f, line, failing.n, message, "an assertion of the kernel itself", failing.idx[:1]
+                )
+            return m
+
+        return run
 
     def s_Return(self, node):
         value = None if node.value is None else self.expr(node.value)
@@ -218,7 +229,7 @@ class Statements(Assignments):
             return ask
 
         if not ahead.items:
-            return self._loop(node, head, body, orelse)
+            return self._loop(node, head, body, orelse, cannot_end(node))
 
         def steps(f, m):
             loop = Rounds(f, m, ask, line)
@@ -256,11 +267,11 @@ class Statements(Assignments):
 
         return self._loop(node, head, body, orelse)
 
-    def _loop(self, node, head, body, orelse):
+    def _loop(self, node, head, body, orelse, stuck=""):
         line, run_body = node.lineno, body.run
 
         def run(f, m):
-            loop = Rounds(f, m, head(f, m), line)
+            loop = Rounds(f, m, head(f, m), line, stuck)
             while loop.more():
                 loop.after(run_body(f, loop.act))
             if orelse.items and loop.done.n:
@@ -268,7 +279,7 @@ class Statements(Assignments):
             return loop.end()
 
         def steps(f, m):
-            loop = Rounds(f, m, head(f, m), line)
+            loop = Rounds(f, m, head(f, m), line, stuck)
             while loop.more():
                 loop.after((yield from body.steps(f, loop.act)))
             if orelse.items and loop.done.n:
@@ -284,3 +295,20 @@ def _thrown_away(call):
         return m
 
     return steps
+
+
+def cannot_end(loop):
+    """Why a while loop that runs on will never end, "" if it may: nothing in it changes its condition."""
+    if all(isinstance(st, ast.Pass) for st in loop.body):
+        return "it waits for a thread that cannot run before this one goes on"
+    if any(isinstance(n, (ast.Subscript, ast.Call, ast.Attribute)) for n in ast.walk(loop.test)):
+        return ""
+    asked = {n.id for n in ast.walk(loop.test) if isinstance(n, ast.Name)}
+    for n in (x for st in loop.body for x in ast.walk(st)):
+        if isinstance(n, (ast.Break, ast.Return)) or isinstance(n, ast.Name) and n.id in asked and is_store(n):
+            return ""
+    return "nothing in the loop changes its condition"
+
+
+def is_store(name):
+    return isinstance(name.ctx, ast.Store)
