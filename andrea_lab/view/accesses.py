@@ -49,6 +49,12 @@ def named(traces) -> dict[str, list]:
     return {str(name): list(got) if isinstance(got, list | tuple) else [got] for name, got in groups.items()}
 
 
+def lanes_of(traces) -> int:
+    """How many lanes the largest of the warps has."""
+    met = (max((max(e.lanes) for e in trace.events if e.lanes), default=0) + 1 for trace in traces)
+    return max(max(met), *(len(getattr(trace, "threads", ())) for trace in traces))
+
+
 def require_events(who: str, traces: list, name: str = "") -> None:
     """Raise ValueError in one line where there is no trace, or one in which nothing happens."""
     of = f" of {name!r}" if name else ""

@@ -12,12 +12,12 @@ HUES = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#999933", "#882255")
 SMALL, LARGE = 4, 14  # pixels of a cell from which on it gets lines round it, and a number in it
 
 
-def ramps(members: int) -> np.ndarray:
-    """Colours (members, 32, 3) of the lanes: one ramp if there is one trace, else light to full in a hue for each."""
+def ramps(members: int, lanes: int = LANES) -> np.ndarray:
+    """Colours (members, lanes, 3): one ramp if there is one trace, else light to full in a hue for each."""
     if members == 1:
-        return np.round(255 * matplotlib.colormaps["viridis"](np.linspace(0.06, 0.96, LANES))[None, :, :3]).astype(int)
+        return np.round(255 * matplotlib.colormaps["viridis"](np.linspace(0.06, 0.96, lanes))[None, :, :3]).astype(int)
     hues = np.array([matplotlib.colors.to_rgb(HUES[n % len(HUES)]) for n in range(members)])[:, None]
-    light = np.linspace(0.62, 0.0, LANES)[None, :, None]
+    light = np.linspace(0.62, 0.0, lanes)[None, :, None]
     return np.round(255 * (hues + (1 - hues) * light)).astype(int)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from andrea_lab.view.cells import FETCHED, PAPER, pixels
+from andrea_lab.view.cells import FETCHED, LANES, PAPER, pixels
 from andrea_lab.view.curve import INK
 from andrea_lab.view.style import width_of
 
@@ -42,13 +42,14 @@ class Legend:
 
 def lanes_and_marks(colours, names, marks: dict) -> list:
     """The entries of a thread map: a ramp of colours for each trace, then the marks {mark: words}."""
+    last = len(colours[0]) - 1
     if len(colours) == 1:
-        entries = [(None, "colour: lane 0"), (_ramp(colours[0], 4), "lane 31 of the warp")]
+        entries = [(None, "colour: lane 0"), (_ramp(colours[0], 4), f"lane {last} of the warp")]
     elif len(colours) <= NAMED:
-        entries = [(None, "colour: lane 0 (light) to 31 of")]
+        entries = [(None, f"colour: lane 0 (light) to {last} of")]
         entries += [(_ramp(ramp, 2), name) for ramp, name in zip(colours, names, strict=True)]
     else:
-        entries = [(None, "colour: lane 0 (light) to 31 of")]
+        entries = [(None, f"colour: lane 0 (light) to {last} of")]
         entries += [(_ramp(ramp, 1), "") for ramp in colours]
         entries += [(None, f"{names[0]} to {names[-1]}")]
     for mark, words in marks.items():
@@ -58,7 +59,8 @@ def lanes_and_marks(colours, names, marks: dict) -> list:
 
 
 def _ramp(colours, wide: int) -> np.ndarray:
-    """The colours of 32 lanes side by side, `wide` pixels each."""
+    """The colours of the lanes side by side, `wide` pixels each if there are 32."""
+    wide = wide * LANES // len(colours)
     return np.repeat(np.repeat(colours[None], 12, 0), wide, 1).astype(np.uint8)
 
 

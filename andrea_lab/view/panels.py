@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from andrea_lab.view.accesses import BANKS, SECTOR, Step, shortened
-from andrea_lab.view.cells import LARGE, PAPER, Cells, pixels, ramps, ticks
+from andrea_lab.view.cells import LARGE, PAPER, Cells, pixels, ticks
 from andrea_lab.view.legends import Legend, lanes_and_marks
-from andrea_lab.view.style import Picture, Sheet, picture
+from andrea_lab.view.style import Picture, Sheet, picture, width_of
 
 WIDTH = 840  # pixels
 LEFT, GAP, HEAD, NAME, FOOT, BANK = 48, 34, 31, 21, 38, 34
@@ -35,6 +35,7 @@ class Panel:
     window: tuple  # ((first row, end), (first column, end))
     x: int = 0
     y: int = 0
+    room: int = WIDTH - LEFT  # pixels for the captions
 
     @property
     def banked(self) -> bool:
@@ -47,8 +48,9 @@ class Panel:
         return tuple(end - start for start, end in self.window)
 
 
-def draw_panels(groups, array, shapes, names, count, itemsize, words) -> Picture:
-    """A row (or column) of panels for every kernel. groups: {name: accesses}; shapes: {name: shape of the array}."""
+def draw_panels(groups, array, shapes, warps, count, itemsize, words) -> Picture:
+    """A row (or column) of panels for every kernel. groups: {name: accesses}; shapes: {name: shape of the array};
+    warps: names of the traces and colours of their lanes."""
     windows = _windows(groups, shapes)
     high, wide = np.max([[end - start for start, end in window] for window in windows.values()], axis=0).tolist()
     stacked = wide > 2.5 * high
@@ -62,10 +64,11 @@ def draw_panels(groups, array, shapes, names, count, itemsize, words) -> Picture
     every = [panel for panels in shown.values() for panel in panels]
     mixed = len({step.what for panel in every for step in panel.steps}) > 1
     has = {"fetched": _wastes(every, itemsize), "several": any(map(_crowded, every)), "written": mixed}
-    colours = ramps(len(names))
+    names, colours = warps
     marks = {mark: EXPLAIN[mark] for mark, there in has.items() if there}
     explained = Legend(lanes_and_marks(colours, names, marks), WIDTH - LEFT)
-    sheet = Sheet(WIDTH, _place(shown, stacked, beside, cell, explained.height))
+    pitch = max(width_of(_captions(panel, itemsize)[1], 8) for panel in every)  # captions must not meet
+    sheet = Sheet(WIDTH, _place(shown, stacked, beside, cell, (int(pitch) + 14, explained.height)))
     explained.draw(sheet, LEFT)
     for name, panels in shown.items():
         if name:
@@ -120,8 +123,9 @@ def _chosen(found: list[Step], count: int, shape, window) -> list[Panel]:
     return panels
 
 
-def _place(shown, stacked, beside, cell, top) -> int:
-    """Give each panel its place; returns the height of the picture."""
+def _place(shown, stacked, beside, cell, start) -> int:
+    """Give each panel its place; returns the height of the picture. start: least distance of panels, upper edge."""
+    pitch, top = start
     x, y, foot = LEFT, top, FOOT + BANK * any(panel.banked for panels in shown.values() for panel in panels)
     for name, panels in shown.items():
         head = HEAD + (NAME if name else 0)
@@ -133,7 +137,8 @@ def _place(shown, stacked, beside, cell, top) -> int:
             if stacked:
                 y, head = below, HEAD
             else:
-                x += wide + GAP
+                x += max(wide + GAP, pitch)
+                panel.room = x - panel.x
         if not beside:
             x, y = LEFT, below
     return max(panel.y + panel.size[0] * cell[1] for panels in shown.values() for panel in panels) + foot
@@ -143,7 +148,7 @@ def _draw(sheet, panel, array, cell, colours, itemsize, mixed):
     """One panel with the two lines over it."""
     upper, cost = _captions(panel, itemsize)
     high, wide = panel.size[0] * cell[1], panel.size[1] * cell[0]
-    sheet.text(panel.x, panel.y - HEAD, shortened(upper, max(24, (wide + GAP) // 6)), fontsize=8)
+    sheet.text(panel.x, panel.y - HEAD, shortened(upper, int(panel.room / 5.9)), fontsize=8)
     sheet.text(panel.x, panel.y - HEAD + 14, cost, fontsize=8, color="#555555")
     cells = Cells(panel.steps, panel.window, panel.shape[-1], colours, itemsize, bool(panel.title))
     sheet.image(panel.x, panel.y, cells.image(*cell, mixed))

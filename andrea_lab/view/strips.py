@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from andrea_lab.view.accesses import VERBS, Step, shortened
-from andrea_lab.view.cells import DARK, FETCHED, LARGE, Cells, ramps, ticks
+from andrea_lab.view.cells import DARK, FETCHED, LARGE, Cells, ticks
 from andrea_lab.view.legends import Legend, lanes_and_marks
 from andrea_lab.view.style import Picture, Sheet, picture
 
@@ -27,14 +27,15 @@ class Strip:
     cells: Cells | None = None
 
 
-def draw_strips(groups, array, shapes, names, count, itemsize, words) -> Picture:
-    """Strips of every kernel. groups: {name: accesses}; shapes: {name: (elements,)}; count: strips, None for MOST."""
+def draw_strips(groups, array, shapes, warps, count, itemsize, words) -> Picture:
+    """Strips of every kernel. groups: {name: accesses}; shapes: {name: (elements,)}; warps: names of the traces
+    and colours of their lanes; count: strips, None for MOST."""
     shown = {name: _strips(found, count) for name, found in groups.items()}
     base = min(int(found[0].cells.min()) for found in groups.values()) // 8 * 8
     shown = {name: _within(strips, base + WIDTH - LEFT - RIGHT, rest) for name, (strips, rest) in shown.items()}
     window = _window([strip for strips, _ in shown.values() for strip in strips], max(n for (n,) in shapes.values()))
     wide = max(1, min(16, (WIDTH - LEFT - RIGHT) // (window[1] - window[0])))
-    colours = ramps(len(names))
+    names, colours = warps
     for name, (strips, _) in shown.items():
         for strip in strips:
             end = min(window[1], shapes[name][0])

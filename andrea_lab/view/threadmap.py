@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from andrea_lab.view.accesses import Step, named, steps
+from andrea_lab.view.accesses import Step, lanes_of, named, steps
+from andrea_lab.view.cells import ramps
 from andrea_lab.view.panels import draw_panels
 from andrea_lab.view.strips import draw_strips
 from andrea_lab.view.style import Picture
@@ -42,8 +43,11 @@ def thread_map(
     axes = {len(shape) for shape in shapes.values()}
     if len(axes) > 1:
         raise ValueError(f"thread_map: shapes {', '.join(map(str, shapes.values()))}, expected as many axes in each")
+    every = [trace for of in members.values() for trace in of]
+    names = _names(max(members.values(), key=len))
+    colours = ramps(len(names), lanes_of(every))
     draw = draw_strips if axes == {1} else draw_panels
-    return draw(groups, array, shapes, _names(max(members.values(), key=len)), count, itemsize, words)
+    return draw(groups, array, shapes, (names, colours), count, itemsize, words)
 
 
 def _shapes(shape, groups, array) -> dict[str, tuple]:

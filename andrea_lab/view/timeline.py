@@ -2,14 +2,15 @@
 
 import numpy as np
 
-from andrea_lab.view.accesses import named, require_events, shortened, source
+from andrea_lab.view.accesses import lanes_of, named, require_events, shortened, source
 from andrea_lab.view.cells import ticks
 from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 from andrea_lab.view.legends import Legend, swatches
 from andrea_lab.view.style import Picture, Sheet, picture
 
 WIDTH, LEFT, RIGHT = 840, 262, 14  # pixels; the lines of the kernel stand on the left
-LANE, LINE = 6, 14  # pixels of a lane and of a line of the kernel
+LANE, LINE = (6, 14), 14  # pixels of a lane, least and most, and of a line of the kernel
+COLUMN = 3  # pixels of a column that several accesses share, one above the other
 SPACE = WIDTH - LEFT - RIGHT
 GAP, WIDEST = 6, 22  # pixels of a barrier; the most of an access
 PALETTE = 96
@@ -27,12 +28,13 @@ KINDS = {
 BARRIERS = ("barrier", "warp_barrier")
 
 
-def timeline(trace, words: str | None = None) -> Picture:
+def timeline(trace, words: str | None = None, *, local: bool = False) -> Picture:
     """What the 32 lanes of a warp do, one column for each access in the order they happen; idle lanes stay white.
 
     trace: a result of `kernels.trace`, or a dict of them by name, drawn one below the other at one scale. Barriers are
     vertical lines, red where a lane does not come; above stands how many lanes work between two of them. In a trace too
-    long for a column each, a few accesses share one. words: in place of the picture; by default they say what was
+    long for a column each, a few accesses share one. local: show accesses to local arrays too, which mostly stand for
+    registers. words: in place of the picture; by default they say what was
     counted.
 
     Raises ValueError in one line for an empty trace.
@@ -42,11 +44,10 @@ def timeline(trace, words: str | None = None) -> Picture:
         require_events("timeline", members, name)
         if len(members) > 1:
             raise ValueError(f"timeline: found a list of {len(members)} traces, expected one, or a dict by name")
-    plans = {name: Plan(members[0]) for name, members in groups.items()}
+    plans = {name: Plan(members[0], local) for name, members in groups.items()}
     if not plans:
         raise ValueError("timeline: found no trace, expected one or more of kernels.trace")
-    wide = max(1, min(WIDEST, *(plan.most for plan in plans.values())))
-    together = max(plan.together for plan in plans.values())
+    wide, together = min((plan.scale() for plan in plans.values()), key=lambda scale: scale[0] / scale[1])
     heights = {name: plan.height() + (22 if name else 0) for name, plan in plans.items()}
     explained = _legend(list(plans.values()))
     top = explained.height
@@ -57,7 +58,7 @@ def timeline(trace, words: str | None = None) -> Picture:
             sheet.text(12, top, name, fontsize=10, fontweight="bold")
         plan.draw(sheet, top + (22 if name else 0), wide, together)
         top += heights[name]
-    each = f"a column of pixels for {together} accesses" if together > 1 else "one column for each access"
+    each = f"one column for {together} accesses, one above the other," if together > 1 else "one column for each access"
     sheet.text(LEFT, top, f"time: {each} of the warp", fontsize=8)
     said = "; ".join(f"{name + ', ' if name else ''}{plan.said()}" for name, plan in plans.items())
     return picture(sheet.figure, words or f"A warp over time: {said}.", PALETTE)
@@ -71,19 +72,31 @@ def kind_of(event):
 class Plan:
     """Where everything of one trace goes: columns of accesses, and barriers between them."""
 
-    def __init__(self, trace):
+    def __init__(self, trace, local: bool):
         self.trace = trace
-        self.events = [e for e in trace.events if e.what in BARRIERS or kind_of(e) in KINDS]
+        there = [e for e in trace.events if local or e.space != "local"]
+        self.events = [e for e in there if e.what in BARRIERS or kind_of(e) in KINDS]
         self.accesses = [e for e in self.events if e.what not in BARRIERS]
         self.barriers = sum(e.what == "barrier" for e in self.events)
         self.lines = sorted({e.line for e in self.events})
-        self.lanes = 1 + max((max(e.lanes) for e in self.events if e.lanes), default=0)
+        self.lanes = lanes_of([trace])
+        self.lane = min(LANE[1], max(LANE[0], 112 // self.lanes))
         self.divergent = any(e.what in BARRIERS and len(e.lanes) < self.lanes for e in self.events)
         crossed = len(self.events) - len(self.accesses)
         self.gap = GAP if crossed * GAP <= SPACE // 3 else max(2, SPACE // 3 // crossed)
-        left = SPACE - crossed * self.gap
-        self.most = left // max(len(self.accesses), 1)  # pixels an access can have
-        self.together = 1 if self.most else -(-len(self.accesses) // max(left - crossed, 1))  # accesses in one column
+        self.left = SPACE - crossed * self.gap
+
+    def scale(self):
+        """(pixels of a column, accesses in a column): one access each if that leaves two pixels."""
+        n = max(len(self.accesses), 1)
+        if self.left // n > 1:
+            return min(WIDEST, self.left // n), 1
+        intervals = len(self.events) - n + 1  # the last column of each may be half empty
+        for wide in range(COLUMN, 0, -1):
+            together = -(-n // max(self.left // wide - intervals, 1))
+            if together < self.lane:
+                break
+        return wide, together
 
     def kinds(self):
         """The kinds of access there are, in the order of KINDS."""
@@ -110,15 +123,15 @@ class Plan:
         return made
 
     def height(self) -> int:
-        return 34 + self.lanes * LANE + 8 + len(self.lines) * LINE + 12
+        return 34 + self.lanes * self.lane + 8 + len(self.lines) * LINE + 12
 
     def draw(self, sheet, top, wide, together):
         """The lanes, below them the lines of the kernel."""
         columns = self.columns(together)
         sheet.text(LEFT, top, self.said(), fontsize=8, color="#555555")
         starts = np.cumsum([0, *(self.gap if c[0].what in BARRIERS else wide for c in columns)]).tolist()
-        length, upper, lower = starts[-1], top + 32, top + 32 + self.lanes * LANE + 8
-        lanes = np.full((self.lanes * LANE, length, 3), 255, np.uint8)
+        length, upper, lower = starts[-1], top + 32, top + 32 + self.lanes * self.lane + 8
+        lanes = np.full((self.lanes * self.lane, length, 3), 255, np.uint8)
         code = np.full((len(self.lines) * LINE, length, 3), 255, np.uint8)
         for column, x, end in zip(columns, starts, starts[1:], strict=False):
             paint = self._barrier if column[0].what in BARRIERS else self._accesses
@@ -126,8 +139,15 @@ class Plan:
         lanes[-1], code[-1] = 187, 187
         sheet.image(LEFT, upper, lanes)
         sheet.image(LEFT, lower, code)
-        ticks(sheet, LEFT, upper, [(n, n) for n in (0, 8, 16, 24, 31) if n < self.lanes], LANE, down=True)
-        middle = upper + self.lanes * LANE / 2
+        ticks(
+            sheet,
+            LEFT,
+            upper,
+            [(n, n) for n in (0, 8, 16, 24, self.lanes - 1) if n < self.lanes - 3 or n == self.lanes - 1],
+            self.lane,
+            down=True,
+        )
+        middle = upper + self.lanes * self.lane / 2
         sheet.text(LEFT - 30, middle, "lane", fontsize=8, rotation=90, ha="center", va="center")
         for n, line in enumerate(self.lines):
             text = shortened(f"{line:>3}  {source(self.trace, line)}", 42)
@@ -137,13 +157,16 @@ class Plan:
     def _accesses(self, column, lanes, code, x, end):
         """One column of accesses in both images; several share the pixels of a lane, the first on top."""
         right = end - (1 if end - x >= 6 else 0)
-        edges = [round(n * (LANE - 1) / len(column)) for n in range(len(column) + 1)]
-        for event, top, low in zip(column, edges, edges[1:], strict=False):
+        parts = [[n * high // len(column) for n in range(len(column) + 1)] for high in (self.lane - 1, LINE - 6)]
+        for n, event in enumerate(column):
             colour = _rgb(KINDS[kind_of(event)][0])
-            row = self.lines.index(event.line) * LINE
-            code[row + 3 : row + LINE - 3, x:right] = colour
+            (top, low), (first, last) = (part[n : n + 2] for part in parts)
+            row = self.lines.index(event.line) * LINE + 3
+            if sum(other.line == event.line for other in column) == 1:
+                first, last = 0, LINE - 6
+            code[row + first : row + last, x:right] = colour
             for lane in event.lanes:
-                lanes[lane * LANE + top : lane * LANE + low, x:right] = colour
+                lanes[lane * self.lane + top : lane * self.lane + low, x:right] = colour
 
     def _barrier(self, column, lanes, code, x, end):
         """A line through both images, red for those lanes alone that come if some do not."""
@@ -153,7 +176,7 @@ class Plan:
         first = (x + end) // 2 - 1
         line = slice(first, first + (2 if event.what == "barrier" else 1))
         for lane in range(self.lanes) if whole else event.lanes:
-            lanes[lane * LANE : (lane + 1) * LANE, line] = colour
+            lanes[lane * self.lane : (lane + 1) * self.lane, line] = colour
         code[:, line] = np.minimum(code[:, line], 205)
         code[row + 1 : row + LINE - 1, line] = colour
 

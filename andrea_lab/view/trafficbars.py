@@ -13,7 +13,7 @@ COUNTED = {
 }
 ACCESS = {"reads": BLUE, "writes": ORANGE, "atomics": PURPLE}
 MOVED, NEEDED = "#b9c4cc", "#3d4f5c"
-LINEAR = 250  # up to this ratio of the largest to the smallest number a linear axis shows both
+LINEAR = 2000  # up to this ratio of the largest to the smallest number a linear axis shows both
 
 
 def traffic_bars(traffics, space: str = "global", words: str | None = None, *, arrays=None) -> Picture:
@@ -66,7 +66,7 @@ def _scale(axes, values):
         axes.set_xscale("log")
         axes.set_xlim(min(positive) / 3, largest * (largest / min(positive)) ** 0.45)
         return "; logarithmic"
-    axes.set_xlim(0, largest * 1.5)
+    axes.set_xlim(0, largest * 1.6)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     return ""

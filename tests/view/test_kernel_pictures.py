@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import kernels
 from andrea_lab.view.accesses import steps
 from andrea_lab.view.cells import Cells, ramps
 from andrea_lab.view.kernel_pictures import thread_map, timeline, traffic_bars
+from kernels.layernorm import k_layernorm_fwd
 
 MOST_BYTES = 25_000
 
@@ -190,6 +192,30 @@ def test_traffic_says_what_is_moved_and_what_would_do():
 def test_traffic_far_apart_is_drawn_on_a_logarithmic_axis():
     large = Traffic({"inp": ArrayTraffic("global", reads=10**6, writes=3, sectors=10**6, best_sectors=10)})
     assert len(traffic_bars({"large": large, "none": Traffic({})}).png) < MOST_BYTES
+
+
+def test_a_kernel_is_drawn_as_it_ran():
+    rows, columns = 4, 40
+    inp, out = np.ones((rows, columns), np.float32), np.zeros((rows, columns), np.float32)
+    row = (np.ones(columns, np.float32), np.zeros(columns, np.float32), out, *np.zeros((2, rows), np.float32))
+    args = (inp, *row, columns, np.float32(1e-5))
+    traces = [kernels.trace(k_layernorm_fwd, block=n)[rows, 32](*args) for n in range(2)]
+    assert "first read: 64 elements, 8 sectors, 100 % used" in repr(thread_map(traces, "inp"))
+    assert "of 32 lanes at work" in repr(timeline(traces[0]))
+    report = kernels.check(k_layernorm_fwd, orders=0)[rows, 32](*args)
+    assert f"{3 * rows * columns} reads" in repr(traffic_bars({"ours": report}, arrays=["inp"]))
+
+
+def test_local_arrays_are_left_out_unless_wanted():
+    both = trace_of((1, "read", "x", LANES, LANES), (2, "read", "acc", LANES, LANES, "local"))
+    assert "1 access," in repr(timeline(both)) and "2 accesses," in repr(timeline(both, local=True))
+
+
+def test_a_small_block_uses_all_colours():
+    small = trace_of((1, "read", "x", LANES[:8], LANES[:8]))
+    small = Trace(small.events, small.lines, LANES[:8])
+    shown = thread_map(small, "x", (2, 8))
+    assert all(share_of(shown, colour, reach=10) >= 60 for colour in ramps(1, 8)[0])
 
 
 def test_a_picture_takes_words_and_its_bytes_repeat():
