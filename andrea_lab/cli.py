@@ -1,4 +1,4 @@
-"""The command line: `andrea train | sample | memory | doctor | bench | data`.
+"""The command line: `andrea train | sample | memory | doctor | mutants | bench | data`.
 
 A mistake of the user's is one line on stderr and exit code 2; a run that broke down is one line and exit code 1.
 Nothing imports this module.
@@ -9,7 +9,7 @@ import sys
 import typer
 
 from andrea_lab import __version__
-from andrea_lab.commands import bench, data, doctor, memory, sample, train
+from andrea_lab.commands import bench, data, doctor, memory, mutants, sample, train
 
 app = typer.Typer(
     name="andrea",
@@ -23,6 +23,7 @@ app.command("train")(train.train)
 app.command("sample")(sample.sample)
 app.command("memory")(memory.memory)
 app.command("doctor")(doctor.doctor)
+app.command("mutants")(mutants.mutants)
 app.add_typer(bench.app, name="bench")
 app.add_typer(data.app, name="data")
 

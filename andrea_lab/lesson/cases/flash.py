@@ -15,12 +15,14 @@ from kernels.attention_flash import TILE
 from kernels.registry import cdiv
 
 STRIPS = {3: 2, 4: 2}  # head size -> running sums in registers, for the forms that are not the registered one
-PLAIN = {"one": {"B": 1, "T": 1, "NH": 1, "HS": 32}, "odd": {"B": 2, "T": 5, "NH": 2, "HS": 32}}
+PLAIN = {"one": {"B": 1, "T": 1, "NH": 1, "HS": 3}, "odd": {"B": 2, "T": 5, "NH": 2, "HS": 4}}
 STRONG = {
-    "padded": {"B": 2, "T": 34, "NH": 1, "HS": 3},
     "whole tile": {"B": 1, "T": 32, "NH": 2, "HS": 4},
-    "large": {"B": 1, "T": 35, "NH": 1, "HS": 4, "kind": "large"},
     "negative": {"B": 1, "T": 33, "NH": 1, "HS": 4, "kind": "negative"},
+    "large": {"B": 1, "T": 35, "NH": 1, "HS": 4, "kind": "large"},
+    "padded": {"B": 2, "T": 34, "NH": 1, "HS": 3},
+    "one, heads of 32": {"B": 1, "T": 1, "NH": 1, "HS": 32},
+    "heads of 32": {"B": 2, "T": 5, "NH": 2, "HS": 32},
 }
 
 

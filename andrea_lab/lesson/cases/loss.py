@@ -1,7 +1,7 @@
 """Cases of the loss as one pair, and of the output head alone.
 
 Logits are made to measure through the head: row r of inp is large in column r only, and so is row SPIKES[r] of head.
-k_loss_bwd holds 128 gradients at a time, so there is a case with more tokens than that and one with more rows.
+k_loss_bwd holds 128 gradients at a time, so there are cases with one token or row more than that, and with as many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 from andrea_lab.lesson.cases.case import Draw, Setup, narrow, poison, recipe, wide
 from andrea_lab.lesson.cases.xent import BLOCK, SPIKES
 from kernels import reference
-from kernels.loss import NT
+from kernels.loss import CHUNK, NT
+from kernels.registry import cdiv
 
 PLAIN = {
     "one": {"B": 1, "T": 1, "C": 1, "V": 1},
@@ -53,8 +54,10 @@ def forward(draw: Draw, B: int, T: int, C: int, V: int, kind: str = "", ignore: 
     PLAIN,
     {
         "columns": {"B": 2, "T": 2, "C": 70, "V": 3},
-        "tokens": {"B": 1, "T": 2, "C": 3, "V": 130},
+        "tokens": {"B": 1, "T": 2, "C": 3, "V": 129},
         "rows": {"B": 43, "T": 3, "C": 2, "V": 2},
+        "whole tokens": {"B": 1, "T": 2, "C": 2, "V": 128},
+        "whole rows": {"B": 32, "T": 4, "C": 2, "V": 2},
     },
 )
 def backward(draw: Draw, B: int, T: int, C: int, V: int, ignore: bool = False) -> Setup:
@@ -66,7 +69,9 @@ def backward(draw: Draw, B: int, T: int, C: int, V: int, ignore: bool = False) -
     noise = {"dinp": draw.normal(N, C), "dhead": draw.normal(V, C)}
     x = {"inp": inp, "head": head, "targets": targets, "logits": logits, "lse": lse, "dlosses": dlosses}
     expected = {n: noise[n] + g for n, g in zip(noise, found, strict=True)}
-    return Setup(N + V, BLOCK, x | noise | {"N": N, "T": T, "C": C, "V": V}, expected)
+    # An element is added to once for each CHUNK of the sum, so a chunk of nothing shows.
+    traffic = {"global writes": N * C * cdiv(V, CHUNK) + V * C * cdiv(N, CHUNK)}
+    return Setup(N + V, BLOCK, x | noise | {"N": N, "T": T, "C": C, "V": V}, expected, traffic=traffic)
 
 
 SIZES = ({"one": {"N": 1, "C": 1, "V": 1}, "odd": {"N": 3, "C": 5, "V": 7}},)

@@ -1,13 +1,14 @@
 """Cases of the MLP, GELU and the residual connection.
 
 GELU is met where it bends and where it is flat: a deviation of 1 and one of 60. k_mlp_bwd walks its rows 32 at a time,
-so the strong case has 33.
+so there are cases of 33 rows and of 32.
 """
 
 from __future__ import annotations
 
 from andrea_lab.lesson.cases.case import Draw, Setup, narrow, poison, recipe, wide
 from kernels import reference
+from kernels.mlp import CHUNK
 from kernels.registry import cdiv
 
 BLOCK = 32
@@ -35,7 +36,11 @@ def mlp_forward(draw: Draw, N: int, C: int, F: int, scale: float = 1.0) -> Setup
 @recipe(
     "k_mlp_bwd",
     {"one": {"N": 1, "C": 1, "F": 4}, "odd": {"N": 2, "C": 3, "F": 7}},
-    {"strong": {"N": 2, "C": 35, "F": 37}, "large": {"N": 33, "C": 3, "F": 5, "scale": 60.0}},
+    {
+        "strong": {"N": 2, "C": 35, "F": 37},
+        "large": {"N": 33, "C": 3, "F": 5, "scale": 60.0},
+        "whole chunk": {"N": 32, "C": 3, "F": 5},
+    },
 )
 def mlp_backward(draw: Draw, N: int, C: int, F: int, scale: float = 1.0) -> Setup:
     inp, (w1, w2), dout = draw.normal(N, C, scale=scale), weights(draw, C, F), draw.normal(N, C)
@@ -44,7 +49,9 @@ def mlp_backward(draw: Draw, N: int, C: int, F: int, scale: float = 1.0) -> Setu
     noise = {"dinp": draw.normal(N, C), "dw1": draw.normal(C, F), "dw2": draw.normal(F, C)}
     arguments = {"inp": inp, "w1": w1, "w2": w2, "pre": pre, "act": act, "dout": dout, "dpre": poison(N, F)}
     expected = {"dpre": dpre} | {n: noise[n] + g for n, g in zip(noise, found, strict=True)}
-    return Setup(N + F, BLOCK, arguments | noise | {"N": N, "C": C, "F": F}, expected)
+    # dpre and dinp are written once, dw1 and dw2 once for each chunk of rows.
+    traffic = {"global writes": N * F + N * C + 2 * C * F * cdiv(N, CHUNK)}
+    return Setup(N + F, BLOCK, arguments | noise | {"N": N, "C": C, "F": F}, expected, traffic=traffic)
 
 
 def before_gelu(draw: Draw, N: int, F: int):

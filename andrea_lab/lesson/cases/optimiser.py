@@ -31,9 +31,12 @@ def hyper(**slots: float) -> np.ndarray:
 @recipe("k_sum", {"one": {"N": 1}, "odd": {"N": 77}}, {"strong": {"N": 700}})
 def total(draw: Draw, N: int) -> Setup:
     inp = draw.normal(N, mean=1.0)
-    return Setup(
-        1, reduce.NT, {"inp": inp, "out": poison(1), "n": N}, {"out": inp.astype(np.float64).sum(keepdims=True)}
-    )
+    return Setup(1, reduce.NT, {"inp": inp, "out": poison(2), "n": N}, {"out": first_of(inp.astype(np.float64).sum())})
+
+
+def first_of(value: float) -> np.ndarray:
+    """What an `out` of two elements must hold: the value, and what it held before."""
+    return np.array([value, np.nan])
 
 
 @recipe(
@@ -44,9 +47,9 @@ def total(draw: Draw, N: int) -> Setup:
 def mean_loss(draw: Draw, B: int, T: int, ignore: bool = False) -> Setup:
     targets, losses = draw.targets(B, T, 9, ignore), draw.normal(B * T, mean=2.0)
     losses[targets.ravel() < 0] = 0.0
-    mean = losses.astype(np.float64).sum(keepdims=True) / max(1, reference.count(targets))
-    arguments = {"losses": losses, "targets": targets, "out": poison(1), "T": T, "n": B * T}
-    return Setup(1, reduce.NT, arguments, {"out": mean})
+    mean = losses.astype(np.float64).sum() / max(1, reference.count(targets))
+    arguments = {"losses": losses, "targets": targets, "out": poison(2), "T": T, "n": B * T}
+    return Setup(1, reduce.NT, arguments, {"out": first_of(mean)})
 
 
 # ---------------------------------------------------------------- norm and clipping

@@ -41,10 +41,10 @@ def logits_of(draw: Draw, N: int, V: int, kind: str) -> np.ndarray:
 def forward(draw: Draw, B: int, T: int, V: int, kind: str = "", ignore: bool = False) -> Setup:
     logits, targets = logits_of(draw, B * T, V, kind), draw.targets(B, T, V, ignore)
     lse, losses = reference.xent_forward(*wide(logits), targets)
-    results = {"lse": poison(B * T), "losses": poison(B * T)}
-    return Setup(
-        B * T, NT, {"logits": logits, "targets": targets, **results, "T": T, "V": V}, {"lse": lse, "losses": losses}
-    )
+    arguments = {"logits": logits, "targets": targets, "lse": poison(B * T), "losses": poison(B * T), "T": T, "V": V}
+    # A logit is read for the maximum and for the sum; then one thread reads the target and its logit.
+    traffic = {"global reads": B * T * (2 * V + 2)}
+    return Setup(B * T, NT, arguments, {"lse": lse, "losses": losses}, traffic=traffic)
 
 
 def saved(draw: Draw, B: int, T: int, V: int, kind: str, ignore: bool) -> tuple[dict, np.ndarray]:
