@@ -45,6 +45,11 @@ class Attempt:
             n: v for n, v in origin.free(self.given).items() if isinstance(v, int | float) and not isinstance(v, bool)
         }
 
+    def formed(self, form: dict[str, int]) -> Any:
+        """The kernel with other values for those of its constants that are in `form`."""
+        changed = {name: form[name] for name in form if name in origin.free(self.given)}
+        return origin.variant(self.given, constants=changed) if changed else self.kernel
+
     def packed(self) -> dict[str, Any]:
         """As `origin.packed`. Raises TurnedDown for an outside value that a kernel cannot use."""
         try:

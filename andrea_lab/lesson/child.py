@@ -13,8 +13,8 @@ def answer(message: dict[str, Any]) -> dict[str, Any]:
     results = []
     with use("cpu"):
         try:
-            kernel = origin.unpacked(message["kernel"])
-            for grid, block, held in message["launches"]:
+            for grid, block, held, form in message["launches"]:
+                kernel = origin.unpacked(message["kernel"], constants=form)
                 arguments = arrays.unpacked(held)
                 kernel[_size(grid), _size(block)](*arguments)
                 results.append(arrays.packed(arguments))

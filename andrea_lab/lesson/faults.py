@@ -36,16 +36,18 @@ def _bounds(fault, tree, case) -> str:
         return "negative index"
     shape = _shape(fault, tree, case)
     around = _around(tree, fault.line)
-    guarded = any(isinstance(node, ast.If | ast.IfExp) for node in around)
+    tested = {n.id for a in around if isinstance(a, ast.If | ast.IfExp) for n in ast.walk(a.test) if _is_name(n)}
     if shape is None or len(shape) != len(index):
-        return "out of bounds" if guarded else "no guard"
-    if guarded and len(shape) == 2 and shape[0] != shape[1] and index[0] < shape[1] and index[1] < shape[0]:
-        return "wrong axis"
+        return "out of bounds" if tested else "no guard"
     beyond = [axis for axis in range(len(shape)) if index[axis] >= shape[axis]]
-    if any(_is_looped(tree, fault, axis, around) for axis in beyond):
+    named = set().union(*(_index_names(tree, fault, axis) for axis in beyond))
+    turned = len(shape) == 2 and shape[0] != shape[1] and index[0] < shape[1] and index[1] < shape[0]
+    if turned and named & tested:
+        return "wrong axis"
+    if named & {n.id for a in around if isinstance(a, ast.For) for n in ast.walk(a.target) if _is_name(n)}:
         return "loop too far"
     surplus = max((index[axis] - shape[axis] for axis in beyond), default=0)
-    return "out of bounds" if guarded and surplus >= _threads(case) else "no guard"
+    return "out of bounds" if named & tested and surplus >= _threads(case) else "no guard"
 
 
 def _threads(case) -> int:
@@ -74,16 +76,15 @@ def _around(tree, line: int) -> list[ast.AST]:
     return found
 
 
-def _is_looped(tree, fault, axis: int, around) -> bool:
-    """Whether the faulty index along an axis is made from the variable of a loop around the line."""
-    targets = {n.id for loop in around if isinstance(loop, ast.For) for n in ast.walk(loop.target) if _is_name(n)}
+def _index_names(tree, fault, axis: int) -> set[str]:
+    """The names from which the index along an axis is made, where the array of a fault is accessed."""
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and node.lineno <= fault.line <= node.end_lineno:
             parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            named = _is_name(node.value) and node.value.id == fault.array and axis < len(parts)
-            if named and any(_is_name(n) and n.id in targets for n in ast.walk(parts[axis])):
-                return True
-    return False
+            if _is_name(node.value) and node.value.id == fault.array and axis < len(parts):
+                found |= {n.id for n in ast.walk(parts[axis]) if _is_name(n)}
+    return found
 
 
 def _is_name(node) -> bool:
@@ -91,13 +92,12 @@ def _is_name(node) -> bool:
 
 
 def _race(fault, tree) -> str:
-    """In shared memory a barrier is missing; in global memory nobody owns the element."""
+    """Two threads of a block, two lines: a barrier is missing between them. One line: the element has no owner."""
     shared = _allocated(tree, "shared")
     if fault.kind == "lost_update":
         return "missing barrier" if fault.array in shared and _reduces(tree, fault) else "missing atomic"
-    if fault.array in shared:
-        return "missing barrier"
-    return "two writers"
+    apart = fault.block is not None and ("(line" in fault.message or "reads" in fault.message)
+    return "missing barrier" if fault.array in shared or apart else "two writers"
 
 
 def _allocated(tree, where: str) -> set[str]:

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from andrea_lab.lesson import arrays, faults, limits, reasons, scorecard, values
+from andrea_lab.lesson import arrays, faults, limits, origin, reasons, scorecard, values
 from andrea_lab.lesson import attempt as attempts
 from andrea_lab.lesson.attempt import Attempt, TurnedDown
 from andrea_lab.lesson.cases import Case, case_list, case_names
 from andrea_lab.lesson.exercises import CATALOGUE, UnknownExerciseError
 from andrea_lab.lesson.parts import Exercise
 from andrea_lab.lesson.values import arguments
+from kernels.pairs import KERNELS
 from kernels.target.check import check as checked
 from kernels.target.check.places import where
 
@@ -49,13 +50,18 @@ class Task:
         """The cases, small ones first."""
         if self.exercise is not None and self.exercise.cases is not None:
             return self.exercise.cases(seed)
-        return case_list(self.exercise.judge if self.exercise is not None else self.name, seed)
+        return case_list(self.judge, seed)
 
     def launch(self, case: Case) -> tuple[Any, Any]:
         """(grid, block) of a case."""
         if self.exercise is not None and self.exercise.launch is not None:
             return self.exercise.launch(case)
         return case.grid, case.block
+
+    @property
+    def judge(self) -> str:
+        """The shipped kernel whose cases these are."""
+        return self.exercise.judge if self.exercise is not None else self.name
 
     @property
     def skeleton(self) -> str | None:
@@ -104,7 +110,7 @@ def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float) ->
     cases = task.cases(seed)
     _signature(attempt, cases[0])
     packed = attempt.packed()
-    cases = [case for case in cases if _suits(attempt, case)]
+    cases = [case for case in cases if _suits(task, attempt, case)]
     _interpret(task, attempt, cases)
     if compiled:
         _compile(task, attempt, packed, cases, seconds)
@@ -124,13 +130,17 @@ def _signature(attempt: Attempt, case: Case) -> None:
         )
 
 
-def _suits(attempt: Attempt, case: Case) -> bool:
-    """False for a case of another form: a kernel made for heads of 4 columns runs no heads of 32."""
+def _suits(task: Task, attempt: Attempt, case: Case) -> bool:
+    """False for a case of another form: a kernel whose constant says 4 columns runs no heads of 32.
+
+    A case with a form of its own suits a kernel that can be given these constants: one that knows them by the names
+    of the shipped kernel, and has no further ones, which might have been computed from them.
+    """
     fixed = attempt.constants()
-    sizes = {**case.sizes, **case.form}
-    if case.form and not any(name in fixed for name in case.form):
-        return False
-    return all(fixed[name] == sizes[name] for name in fixed if name in sizes and name not in case.arguments)
+    if case.form:
+        names = {*case.form, *origin.free(KERNELS[task.judge])} if task.judge in KERNELS else set(case.form)
+        return bool(fixed.keys() & case.form) and fixed.keys() <= names
+    return all(fixed[name] == size for name, size in case.sizes.items() if name in fixed and name not in case.arguments)
 
 
 def _named(cases: list[Case]) -> str:
@@ -154,7 +164,7 @@ def _interpret(task: Task, attempt: Attempt, cases: list[Case]) -> None:
     for case in cases:
         found = arguments(case)
         grid, block = task.launch(case)
-        report = checked(attempt.kernel, orders=0, budget=ROUNDS)[grid, block](*found)
+        report = checked(attempt.formed(case.form), orders=0, budget=ROUNDS)[grid, block](*found)
         if report.faults:
             if wrong:
                 break  # the wrong values came first
@@ -266,7 +276,7 @@ def _habits(attempt: Attempt, reports: list) -> None:
 
 def _compile(task: Task, attempt: Attempt, packed: dict, cases: list[Case], seconds: float) -> None:
     """Run the cases compiled, in a process of its own. Raises TurnedDown."""
-    launches = [[*task.launch(case), arrays.packed(arguments(case))] for case in cases]
+    launches = [[*task.launch(case), arrays.packed(arguments(case)), case.form] for case in cases]
     try:
         found = limits.run({"kernel": packed, "launches": launches}, seconds)
     except limits.Ended as ended:

@@ -77,10 +77,11 @@ def defined(text: str, name: str, namespace: dict, first: int = 1) -> Any:
     return namespace[name]
 
 
-def variant(given: Any, text: str) -> Any:
-    """The kernel that `text`, a changed text of `given`, defines in the same surroundings."""
+def variant(given: Any, text: str | None = None, constants: dict[str, Any] | None = None) -> Any:
+    """The kernel that `text`, a changed text of `given`, defines in the same surroundings, some constants changed."""
     fn = plain(given)
-    return defined(text, fn.__name__, {**fn.__globals__, **_closure(fn)}, fn.__code__.co_firstlineno)
+    names = {**fn.__globals__, **_closure(fn), **(constants or {})}
+    return defined(text_of(given) if text is None else text, fn.__name__, names, fn.__code__.co_firstlineno)
 
 
 def packed(given: Any) -> dict[str, Any]:
@@ -94,9 +95,9 @@ def packed(given: Any) -> dict[str, Any]:
     return {"name": fn.__name__, "text": "\n".join(lines), "first": first, "values": values}
 
 
-def unpacked(made: dict[str, Any], wrap: Callable = kernel) -> Any:
-    """What `packed` took apart, built again and wrapped."""
-    namespace = {name: _unpack(value) for name, value in made["values"].items()}
+def unpacked(made: dict[str, Any], wrap: Callable = kernel, constants: dict[str, Any] | None = None) -> Any:
+    """What `packed` took apart, built again, some of its constants changed, and wrapped."""
+    namespace = {name: _unpack(value) for name, value in made["values"].items()} | (constants or {})
     namespace["__name__"] = "andrea_lab.lesson.unpacked"
     return wrap(defined(made["text"], made["name"], namespace, made["first"]))
 
