@@ -89,9 +89,11 @@ def notebook_problems(number, found):
     """Imports of a notebook that its number does not allow."""
     allowed = set().union(*(names for n, names in NOTEBOOK_IMPORTS.items() if n <= number))
     for imp in found:
-        near = [t for t in (imp.module, *parents(imp.module)) if t in allowed]
-        if imp.module.split(".")[0] not in STDLIB and not near:
-            yield f"line {imp.line}: {imp.module} is not on the list of notebook {number:02d}"
+        parts = imp.module == "andrea_lab" and imp.names  # from andrea_lab import lesson
+        for module in [f"andrea_lab.{name}" for name in imp.names] if parts else [imp.module]:
+            near = [t for t in (module, *parents(module)) if t in allowed]
+            if module.split(".")[0] not in STDLIB and not near:
+                yield f"line {imp.line}: {module} is not on the list of notebook {number:02d}"
 
 
 def parents(module):

@@ -49,12 +49,12 @@ EXERCISE = Exercise(
     notebook=5,
     title="softmax backward",
     statement=(
-        "The line for ds as a kernel, one thread a row. Here `dout` is the slope at the shares, dp above, and `dinp` "
-        "the slope at the scores, ds. Like every gradient it is **added** to what is there."
+        "The formula for $ds$ as a kernel, one thread a row. `dout` holds $dp$ and `dinp` is to receive $ds$. Like "
+        "every gradient it is **added** to what is there."
     ),
     solution=my_softmax_bwd,
     hints=(
-        "The sum over j' is the same for the whole row. How often does it have to be computed?",
+        "The sum inside the brackets is the same for the whole row. How often does it have to be computed?",
         "Two walks along the row. The first adds up p dout; the second adds p (dout - that sum) to dinp.",
         "mean = float32(0); for j in range(cols): mean += p[r, j] * dout[r, j]; then for j in range(cols): "
         "dinp[r, j] += p[r, j] * (dout[r, j] - mean).",
