@@ -64,7 +64,9 @@ def require_events(who: str, traces: list, name: str = "") -> None:
         if not hasattr(trace, "events"):
             raise ValueError(f"{who}: trace{of} is {type(trace).__name__}, expected the result of kernels.trace")
         if not len(trace.events):
-            raise ValueError(f"{who}: the trace{of} holds no event, expected a block and a warp that touch memory")
+            faults = getattr(getattr(trace, "report", None), "faults", ())
+            why = f"; the run ended with: {faults[0].message}" if faults else ""
+            raise ValueError(f"{who}: the trace{of} holds no event, expected a block and a warp that touch memory{why}")
 
 
 def arrays_of(trace) -> list[str]:

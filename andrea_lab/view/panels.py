@@ -14,7 +14,7 @@ WIDTH = 840  # pixels
 LEFT, GAP, HEAD, NAME, FOOT, BANK = 48, 34, 31, 21, 38, 34
 COLUMNS, ROWS = 64, 40  # the most that is shown of an array, panels side by side
 WHOLE_ROWS, WHOLE_COLUMNS = 16, 40  # so many are always shown, touched or not
-WIDE = 128  # the most columns of panels one below the other
+WIDE = 152  # the most columns of panels one below the other
 TALL, LOW = 300, 10  # the most pixels a panel is high, the least of a row in a low panel
 PALETTE = 128
 BUSY, CALM = (213, 94, 0), (159, 196, 226)  # a bank that must give several words, one word
@@ -108,7 +108,7 @@ def _cell(across: int, wide: int, high: int) -> int:
 def _chosen(found: list[Step], count: int, shape, window) -> list[Panel]:
     """The panels of one kernel: the first accesses of each kind, and all together."""
     kinds = list(dict.fromkeys(step.what for step in found))
-    each = max(1, count // len(kinds)) if len(kinds) > 1 else count
+    each = max(1, count // len(kinds)) if count else 0
     panels = []
     for kind in kinds:
         turns = {}
@@ -206,6 +206,8 @@ def _sentence(array, shown, itemsize) -> str:
             if panel.title.endswith(" 1"):
                 first = f"first {panel.title[:-2]}: {_cost(panel.steps, itemsize)}"
                 parts.append(f"{name}, {first}" if name else first)
+        if not panels[0].title:
+            parts.append(f"{name + ', ' if name else ''}{_captions(panels[0], itemsize)[1]}")
     return f"Which lane touches which element of {array}: {'; '.join(parts)}."
 
 

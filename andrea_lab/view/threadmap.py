@@ -30,6 +30,8 @@ def thread_map(
 
     Raises ValueError in one line for an array that is not in the trace, an empty trace, a shape that does not fit.
     """
+    if count is not None and count < 0:
+        raise ValueError(f"thread_map: count is {count}, expected 0 or more accesses to be shown")
     members = named(traces)
     if not members:
         raise ValueError("thread_map: found no trace, expected one or more of kernels.trace")

@@ -144,6 +144,11 @@ def test_one_line_can_be_asked_for():
     assert thread_map(both, "x", (4, 8), line=2).png == thread_map(both, "x", (4, 8), line="b =").png
 
 
+def test_all_accesses_can_be_asked_for_alone():
+    assert repr(thread_map(down(), "inp", (32, 64), count=0)).endswith("inp: 64 reads by the warp.]")
+    assert repr(thread_map(tree(), "sums", (4, 8), count=0)).endswith("sums: 6 writes and 10 reads by the warp.]")
+
+
 def test_the_tree_says_how_many_lanes_work():
     assert "16 accesses by 32, 16, 16, 16, 8, 8, 8, 4, 4, 4, 2, 2 … lanes" in repr(thread_map(tree(), "sums", 32))
     assert "16 accesses, 6 barriers, on average 7.81 of 32 lanes at work" in repr(timeline(tree()))
@@ -253,6 +258,7 @@ DENSE = Traffic({"inp": ArrayTraffic("global", reads=512, sectors=64, best_secto
         (lambda: thread_map(tree(), "sums", 32, what="atomic"), "what is 'atomic', found write, read of sums"),
         (lambda: thread_map(tree(), "sums", 32, line="acc"), "no access to sums on line 'acc', found 9"),
         (lambda: thread_map({"a": tree()}, "sums", {"b": 32}), "shapes of b, expected those of a"),
+        (lambda: thread_map(tree(), "sums", (4, 8), count=-1), "count is -1, expected 0 or more"),
         (lambda: timeline(EMPTY), "timeline: the trace holds no event"),
         (lambda: timeline({"a": EMPTY}), "timeline: the trace of 'a' holds no event"),
         (lambda: timeline([tree(), tree()]), "timeline: found a list of 2 traces"),
