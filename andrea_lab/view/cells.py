@@ -28,29 +28,32 @@ class Cells:
         """panel: accesses drawn together. window: ((first row, end), (first column, end)). fetched: show sectors."""
         (r0, r1), (c0, c1) = self.window = window
         self.cols, self.itemsize, self.sectors = cols, itemsize, panel[0].space == "global"
-        size = r1 * cols
-        colour = np.full((size, 3), PAPER)
-        lanes = np.zeros((size, len(colours) * LANES), bool)
-        written = np.zeros(size, bool)
-        if fetched:
-            for step in panel:
-                colour[self._sector_cells(step, size)] = FETCHED
-        lowest = np.full(size, LANES)
-        for step in reversed(panel):
-            for lane, cell in sorted(zip(step.lanes, step.cells, strict=True), reverse=True):
-                if cell < size:  # the lowest lane is painted last, so it is the one that is seen
-                    colour[cell], lowest[cell] = colours[step.owner][lane], lane
-                    lanes[cell, step.owner * LANES + lane] = True
-                    written[cell] |= step.what != "read"
-        cut = [a.reshape(r1, cols, *a.shape[1:])[r0:r1, c0:c1] for a in (colour, lanes.sum(1), written, lowest)]
+        shape = (r1 - r0, c1 - c0)
+        size = shape[0] * shape[1]
+        colour, written, lowest = np.full((size, 3), PAPER), np.zeros(size, bool), np.full(size, LANES)
+        if fetched and self.sectors:
+            per = max(1, SECTOR // itemsize)
+            sectors = np.unique(np.concatenate([step.sectors(itemsize) for step in panel]))
+            inside, at = self._places((sectors[:, None] * per + np.arange(per)).ravel())
+            colour[at] = FETCHED
+        inside, at = self._places(np.concatenate([step.cells for step in panel]))
+        lane, owner, order, writes = (_column(panel, n)[inside] for n in range(4))
+        first = np.lexsort((lane, order))  # the lowest lane of the first access is the one that is seen
+        seen, where = np.unique(at[first], return_index=True)
+        where = first[where]
+        colour[seen], lowest[seen] = np.asarray(colours)[owner[where], lane[where]], lane[where]
+        written[at[writes]] = True
+        owners = np.bincount(np.unique(at * len(colours) * LANES + owner * LANES + lane) // (len(colours) * LANES))
+        owners = np.pad(owners, (0, size - len(owners)))
+        cut = [a.reshape(*shape, *a.shape[1:]) for a in (colour, owners, written, lowest)]
         self.colour, self.owners, self.written, self.lowest = cut
 
-    def _sector_cells(self, step, size):
-        if step.space != "global":
-            return []
-        per = max(1, SECTOR // self.itemsize)
-        cells = (step.sectors(self.itemsize)[:, None] * per + np.arange(per)).ravel()
-        return cells[cells < size]
+    def _places(self, cells):
+        """Which flat indices lie in the window, and where in it."""
+        (r0, r1), (c0, c1) = self.window
+        row, column = cells // self.cols, cells % self.cols
+        inside = (row >= r0) & (row < r1) & (column >= c0) & (column < c1)
+        return inside, ((row - r0) * (c1 - c0) + column - c0)[inside]
 
     def borders(self) -> list[int]:
         """Columns of the window at which a sector of global memory begins, if they are the same in every row."""
@@ -71,6 +74,15 @@ class Cells:
         for r, c in np.argwhere(self.owners == 1):
             ink = ink_on(self.colour[r, c])
             sheet.text(left + (c + 0.5) * wide, top + (r + 0.5) * high, str(self.lowest[r, c]), color=ink, **place)
+
+
+def _column(panel, n: int) -> np.ndarray:
+    """Of every touch of an element in the accesses: its lane (0), trace (1), access (2), and whether it writes (3)."""
+    parts = []
+    for number, step in enumerate(panel):
+        value = (step.lanes, step.owner, number, step.what != "read")[n]
+        parts.append(np.broadcast_to(value, step.lanes.shape))
+    return np.concatenate(parts)
 
 
 def pixels(colour, wide: int, high: int, borders, framed, dotted) -> np.ndarray:

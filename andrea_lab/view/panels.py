@@ -36,6 +36,7 @@ class Panel:
     x: int = 0
     y: int = 0
     room: int = WIDTH - LEFT  # pixels for the captions
+    cells: Cells | None = None
 
     @property
     def banked(self) -> bool:
@@ -63,8 +64,14 @@ def draw_panels(groups, array, shapes, warps, count, itemsize, words) -> Picture
     cell = across, max(across, LOW) if stacked and high <= 12 else across
     every = [panel for panels in shown.values() for panel in panels]
     mixed = len({step.what for panel in every for step in panel.steps}) > 1
-    has = {"fetched": _wastes(every, itemsize), "several": any(map(_crowded, every)), "written": mixed}
     names, colours = warps
+    for panel in every:
+        panel.cells = Cells(panel.steps, panel.window, panel.shape[-1], colours, itemsize, bool(panel.title))
+    has = {
+        "fetched": _wastes(every, itemsize),
+        "several": any((panel.cells.owners > 1).any() for panel in every),
+        "written": mixed,
+    }
     marks = {mark: EXPLAIN[mark] for mark, there in has.items() if there}
     explained = Legend(lanes_and_marks(colours, names, marks), WIDTH - LEFT)
     pitch = max(width_of(_captions(panel, itemsize)[1], 8) for panel in every)  # captions must not meet
@@ -74,7 +81,7 @@ def draw_panels(groups, array, shapes, warps, count, itemsize, words) -> Picture
         if name:
             sheet.text(panels[0].x, panels[0].y - HEAD - NAME, name, fontsize=10, fontweight="bold")
         for panel in panels:
-            _draw(sheet, panel, array, cell, colours, itemsize, mixed)
+            _draw(sheet, panel, array, cell, itemsize, mixed)
     return picture(sheet.figure, words or _sentence(array, shown, itemsize), PALETTE)
 
 
@@ -144,16 +151,15 @@ def _place(shown, stacked, beside, cell, start) -> int:
     return max(panel.y + panel.size[0] * cell[1] for panels in shown.values() for panel in panels) + foot
 
 
-def _draw(sheet, panel, array, cell, colours, itemsize, mixed):
+def _draw(sheet, panel, array, cell, itemsize, mixed):
     """One panel with the two lines over it."""
     upper, cost = _captions(panel, itemsize)
     high, wide = panel.size[0] * cell[1], panel.size[1] * cell[0]
     sheet.text(panel.x, panel.y - HEAD, shortened(upper, int(panel.room / 5.9)), fontsize=8)
     sheet.text(panel.x, panel.y - HEAD + 14, cost, fontsize=8, color="#555555")
-    cells = Cells(panel.steps, panel.window, panel.shape[-1], colours, itemsize, bool(panel.title))
-    sheet.image(panel.x, panel.y, cells.image(*cell, mixed))
+    sheet.image(panel.x, panel.y, panel.cells.image(*cell, mixed))
     if min(cell) >= LARGE:
-        cells.numbers(sheet, panel.x, panel.y, *cell)
+        panel.cells.numbers(sheet, panel.x, panel.y, *cell)
     _label(sheet, panel, array, cell)
     if panel.banked:
         _banks(sheet, panel, panel.y + high + FOOT, wide)
@@ -209,12 +215,6 @@ def _sentence(array, shown, itemsize) -> str:
         if not panels[0].title:
             parts.append(f"{name + ', ' if name else ''}{_captions(panels[0], itemsize)[1]}")
     return f"Which lane touches which element of {array}: {'; '.join(parts)}."
-
-
-def _crowded(panel) -> bool:
-    """True where one element is touched by several lanes."""
-    touched = {(int(c), s.owner, int(n)) for s in panel.steps for c, n in zip(s.cells, s.lanes, strict=True)}
-    return len(touched) > len({cell for cell, *_ in touched})
 
 
 def _wastes(panels, itemsize) -> bool:
