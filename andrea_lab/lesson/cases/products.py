@@ -63,7 +63,7 @@ BLOCKED = {"M": 33, "N": 35, "K": 34}
     {"one": {"M": 1, "N": 1, "K": 1}, "odd": {"M": 3, "N": 7, "K": 5}},
     {"strong": BLOCKED, "whole tile": {"M": 32, "N": 32, "K": 32}}
     | {name: BLOCKED | {"kind": name} for name in FORMS}
-    | {f"whole tile, {name}": {"M": 32, "N": 32, "K": 64, "kind": name} for name in ("ta", "tb")},
+    | {f"whole tiles, {name}": {"M": 32, "N": 64, "K": 64, "kind": name} for name in ("ta", "tb")},
 )
 def blocked(draw: Draw, M: int, N: int, K: int, kind: str = "") -> Setup:
     """With `kind`, a form made for 4 rows a thread; a transposed operand lies turned, "add" adds to noise."""
