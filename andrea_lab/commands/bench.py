@@ -75,3 +75,11 @@ def nano(threads: Threads = None, quick: Quick = False, json: Json = False, mark
     from andrea_lab.bench import nano as module
 
     _measure(module, json, markdown, threads=threads, quick=quick)
+
+
+@app.command("check")
+def check(quick: Quick = False, json: Json = False, markdown: Markdown = False) -> None:
+    """Seconds that the check target takes for three launches, beside Numba's simulator."""
+    from andrea_lab.bench import checked as module
+
+    _measure(module, json, markdown, quick=quick)
