@@ -131,7 +131,8 @@ CASES: dict[str, Callable[[], tuple]] = {
 def run(*, quick: bool = False, progress: Callable[[str], None] | None = None) -> dict:
     """Measure the launches of CASES in this process and return the figures, in seconds.
 
-    quick: the time of the one run that proves the result. Raises BenchError when a launch is wrong on a side, or the check target finds a fault in it.
+    quick: the time of the one run that proves the result. Raises BenchError when a launch is wrong on a side, or the
+    check target finds a fault in it.
     """
     found = []
     for name, build in CASES.items():
