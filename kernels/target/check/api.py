@@ -5,7 +5,7 @@ import numpy as np
 from .. import arguments as sizes
 from ..errors import KernelError, KernelFault, LaunchError
 from .arguments import Launch
-from .faults import MAX_THREADS, Fault, Refused
+from .faults import MAX_SHARED, MAX_THREADS, Fault, Refused
 from .machine import LANES, Machine
 from .orders import Orders, compare
 from .program import Family, Program, plain_function
@@ -100,9 +100,8 @@ def examine(kernel, config, args, orders, seed, budget, traced=None):
         dynamic = int(config[3]) if len(config) == 4 else 0
         if traced is not None:
             recorder = Recorder(_linear(traced[0], grid), traced[1])
-        family = Family(kernel)
-        family.finish()
-        wrong = _limits(family.kernel, grid, block)
+        family = _read(kernel)
+        wrong = _limits(family.kernel, grid, block, dynamic)
         if wrong:
             return Report(name, grid, block, wrong), recorder
         if len(args) != len(family.kernel.params):
@@ -113,6 +112,16 @@ def examine(kernel, config, args, orders, seed, budget, traced=None):
         return Report(name, grid, block, [refusal(error)]), recorder
     except (KernelError, RecursionError) as error:
         return Report(name, grid, block, [plain_error(kernel, str(error))]), recorder
+
+
+def _read(kernel):
+    """The kernel and all it calls, compiled."""
+    try:
+        family = Family(kernel)
+        family.finish()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise KernelError(f"its text cannot be understood: {type(error).__name__}: {error}"[:200]) from error
+    return family
 
 
 def _linear(block, grid):
@@ -139,7 +148,7 @@ def plain_error(kernel, message):
     )
 
 
-def _limits(program, grid, block):
+def _limits(program, grid, block, dynamic):
     """Faults of a launch that no device takes."""
     threads = block[0] * block[1] * block[2]
     line = program.tree.lineno
@@ -153,6 +162,8 @@ def _limits(program, grid, block):
         wrong(f"grid {grid} and block {block}: every size must be at least 1", "correct the launch")
     elif threads > MAX_THREADS:
         wrong(f"a block of {threads:,} threads, the limit is {MAX_THREADS:,}", "use more blocks of fewer threads")
+    elif dynamic > MAX_SHARED:
+        wrong(f"{dynamic:,} bytes of dynamic shared memory, the limit is {MAX_SHARED:,}", "use smaller tiles")
     elif block[2] > 64:
         wrong(f"a block of {block[2]:,} threads along z, the limit is 64", "use x or y")
     elif grid[1] > 65535 or grid[2] > 65535 or grid[0] > 2**31 - 1:
@@ -175,7 +186,16 @@ def _run(family, launch, orders, seed, budget, recorder):
     if done:
         launch.back()
     wide = sorted((p.file, line, name) for (_, line, name), p in mc.float64.items())
-    return Report(family.kernel.name, launch.grid, launch.block, found, tried, wide, mc.traffic.traffic, completed=done)
+    return Report(
+        family.kernel.name,
+        launch.grid,
+        launch.block,
+        found,
+        tried,
+        wide,
+        mc.traffic.traffic.sorted(family.kernel.params),
+        completed=done,
+    )
 
 
 def _recorded(family, launch, budget, recorder, together):

@@ -11,7 +11,9 @@ from .memory import Array
 
 
 class Assignments(Hoist):
-    """The part of the compiler that stores values."""
+    """The part of the compiler that stores values; `literal`: the value at hand is a plain number."""
+
+    literal = False
 
     def s_Assign(self, node):
         v = node.value
@@ -29,7 +31,9 @@ class Assignments(Hoist):
                 return None, self._barrier(v, path, store_all)
             return None, _stored(self.waiting_call(v, self.program.resolve(v.func)), store_all)
         value = self.expr(v)
+        self.literal = isinstance(v, ast.Constant)
         targets = [self.target(t) for t in node.targets]
+        self.literal = False
         if len(targets) == 1:
             first = targets[0]
 
@@ -65,13 +69,13 @@ class Assignments(Hoist):
                 node, "a slice cannot be assigned to in a kernel here", "assign one element a thread, in a loop"
             )
         site = self.site(node, "write")
-        address, program, line = self.address(node, site), self.program, node.lineno
+        address, program, line, literal = self.address(node, site), self.program, node.lineno, self.literal
 
         def store(f, m, value):
             if not is_number(value):
                 raise Refused(program, node, f"{kind_of(value)} cannot be stored in an element of an array")
             a, off, mm = address(f, m)
-            if value.dtype is F64 and a.dtype is not F64:
+            if value.dtype is F64 and a.dtype is not F64 and not literal:
                 f.mc.wide(f, line, a.name)
             memory.write(f.mc, f, site, a, off, mm, value)
 

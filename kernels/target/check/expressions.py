@@ -179,7 +179,7 @@ class Expressions:
 
             return no
         if isinstance(node.op, ast.UAdd):
-            return a
+            return lambda f, m: arith.wide(a(f, m))
         op = arith.negate if isinstance(node.op, ast.USub) else self._invert(node)
         return lambda f, m: op(a(f, m))
 
@@ -225,31 +225,26 @@ class Expressions:
             ops.append(arith.COMPARE[type(op)])
         line, text = node.lineno, ast.unparse(node)
 
+        def one(f, left, right, op):
+            if left.dtype is not right.dtype and (left.dtype is F64 or right.dtype is F64):
+                f.mc.wide(f, line, text)
+            return op(left, right)
+
         def run(f, m):
-            left, out = parts[0](f, m), None
+            return one(f, parts[0](f, m), parts[1](f, m), ops[0])
+
+        def chain(f, m):
+            """a < b < c: each is read once, c only in the lanes where a < b."""
+            left, out, rest = parts[0](f, m), np.True_, m
             for op, p in zip(ops, parts[1:], strict=True):
-                right = p(f, m)
-                if left.dtype is not right.dtype and (left.dtype is F64 or right.dtype is F64):
-                    f.mc.wide(f, line, text)
-                t = op(left, right)
-                out = t if out is None else out & t
-                left = right
+                right = p(f, rest)
+                out = out & one(f, left, right, op)
+                rest, left = m.where(arith.truth(out)), right
+                if rest.n == 0:
+                    break
             return out
 
-        return run if len(ops) == 1 else self._chain(node)
-
-    def _chain(self, node):
-        """a < b < c: b is read once, c only where a < b."""
-        pairs = [ast.Compare(a, [op], [b]) for a, op, b in self._links(node)]
-        return self.x_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
-
-    def _links(self, node):
-        left = node.left
-        for op, right in zip(node.ops, node.comparators, strict=True):
-            for n in (left, right):
-                ast.copy_location(n, node)
-            yield left, op, right
-            left = right
+        return run if len(ops) == 1 else chain
 
     def x_IfExp(self, node):
         test, yes, no = self.value(node.test), self.expr(node.body), self.expr(node.orelse)

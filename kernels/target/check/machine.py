@@ -89,7 +89,7 @@ class Machine:
     def _batch(self, numbers, frame0):
         """Run the blocks with these numbers in step."""
         self.traffic.settle(True)
-        self.numbers, self.shared, self.bytes, self.rounds, self.votes = numbers, {}, 0, 0, {}
+        self.numbers, self.shared, self.bytes, self.rounds, self.votes = numbers, {}, self.launch.dynamic, 0, {}
         lanes = np.arange(len(numbers) * self.threads)
         runs = []
         for part in self._parts(lanes):

@@ -71,7 +71,8 @@ class Report:
         return "\n".join(lines)
 
     def _float64(self):
-        return [f"float64 {where(file, line)}: {name}" for file, line, name in self.float64_places]
+        words = "is float64; a literal is, unless it is typed: float32(0.5)"
+        return [f"float64 {where(file, line)}: {name} {words}" for file, line, name in self.float64_places]
 
     def _orders(self):
         o = self.orders

@@ -12,6 +12,7 @@ import numpy as np
 from .arith import array
 
 SECTOR = 32
+SPACES = ("global", "shared", "local")
 SETTLE = 1 << 18
 
 
@@ -51,6 +52,12 @@ class Traffic:
 
     arrays: dict = field(default_factory=dict)
     lines: dict = field(default_factory=dict)
+
+    def sorted(self, params):
+        """The same counts: global arrays in the order of the kernel's parameters, then the others by name."""
+        first = {name: k for k, name in enumerate(params)}
+        names = sorted(self.arrays, key=lambda n: (SPACES.index(self.arrays[n].space), first.get(n, len(first)), n))
+        return Traffic({n: self.arrays[n] for n in names}, dict(sorted(self.lines.items())))
 
     def _sum(self, what, space):
         return sum(getattr(a, what) for a in self.arrays.values() if a.space == space)
