@@ -35,6 +35,10 @@ class WatchedKernel(RunningKernel):
 
     status = None
 
+    def execute_cell_input(self, cell_input, allow_stdin=None):
+        # Cells are counted, as a front end has them counted: what is printed may name a cell by its number.
+        return self.kc.execute(cell_input, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
+
     def await_reply(self, msg_id, timeout=None):
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
