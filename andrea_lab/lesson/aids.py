@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Solution:
         return f"solution of {self.name}: folded; print(lesson.solution({self.name!r}).text) unfolds it"
 
     def _repr_html_(self) -> str:
-        code, prose = html.escape(self.text), html.escape(self.explanation)
+        code, prose = html.escape(self.text), re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(self.explanation))
         return f"<details><summary>Solution of {self.name}</summary><pre>{code}</pre><p>{prose}</p></details>"
 
 

@@ -24,7 +24,7 @@ class TurnedDown(Exception):
 
 
 class Attempt:
-    """A learner's kernel, read: `kernel` to be run, `fn` the plain function, `tree` its syntax tree."""
+    """A learner's kernel, read: `given` to be run, `fn` the plain function, `tree` its syntax tree."""
 
     def __init__(self, given: Any):
         if isinstance(given, Path):
@@ -36,7 +36,7 @@ class Attempt:
             self.tree = origin.tree_of(given)
         except (origin.OriginError, SyntaxError) as error:
             raise TurnedDown("not a kernel", str(error)) from None
-        self.kernel, self.given = self.fn, given
+        self.given = given
         self.parameters = [a.arg for a in self.tree.args.args]
 
     def constants(self) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Attempt:
     def formed(self, form: dict[str, int]) -> Any:
         """The kernel with other values for those of its constants that are in `form`."""
         changed = {name: form[name] for name in form if name in origin.free(self.given)}
-        return origin.variant(self.given, constants=changed) if changed else self.kernel
+        return origin.variant(self.given, constants=changed) if changed else self.given
 
     def packed(self) -> dict[str, Any]:
         """As `origin.packed`. Raises TurnedDown for an outside value that a kernel cannot use."""

@@ -18,7 +18,8 @@ from typing import Any
 
 from andrea_lab.paths import ROOT
 
-SECONDS = 60
+SECONDS = 30  # of processor time
+PATIENCE = 6  # how many times as long it may take by the clock, on a machine that is busy with other things
 MEMORY = 2 << 30  # bytes beyond what the loaded libraries take
 FILE = 16 << 20  # bytes of the largest file
 CHILD = (sys.executable, "-m", "andrea_lab.lesson.child")
@@ -35,7 +36,10 @@ class Ended(Exception):
 
 
 def run(message: Any, seconds: float = SECONDS, command=CHILD) -> Any:
-    """The child's answer to a message, both JSON values. Raises Ended. Ctrl-C ends the child too."""
+    """The child's answer to a message, both JSON values. Raises Ended. Ctrl-C ends the child too.
+
+    seconds: of processor time; by the clock it may be PATIENCE times as many.
+    """
     folders = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(folders)}
     with tempfile.TemporaryDirectory(prefix="andrea-check-") as folder:
@@ -49,7 +53,7 @@ def run(message: Any, seconds: float = SECONDS, command=CHILD) -> Any:
             start_new_session=True,
         )
         try:
-            answer, _ = child.communicate(json.dumps([message, seconds]).encode(), timeout=seconds)
+            answer, _ = child.communicate(json.dumps([message, seconds]).encode(), timeout=PATIENCE * seconds)
         except subprocess.TimeoutExpired:
             raise Ended("time") from None
         finally:

@@ -138,6 +138,20 @@ def lets_one_too_many_in(a, b, out, n):
         out[i] = a[i] + b[i]
 
 
+@learner("k_residual_add", "out of bounds")
+def goes_too_far_apart(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i] = a[i * 64] + b[i]
+
+
+@learner("k_residual_add", "two writers")
+def two_threads_an_element(a, b, out, n):
+    i = cuda.grid(1)
+    if i < n:
+        out[i // 2] = a[i] + b[i]
+
+
 @learner("k_residual_add", "negative index")
 def looks_to_the_left(a, b, out, n):
     i = cuda.grid(1)
@@ -369,6 +383,26 @@ def tiles_are_stale_at_the_edge(A, B, C, M, N, K):
             As[ty, tx] = A[row, k0 + tx]
         if k0 + ty < K and col < N:
             Bs[ty, tx] = B[k0 + ty, col]
+        cuda.syncthreads()
+        for k in range(TILE):
+            acc += As[ty, k] * Bs[k, tx]
+        cuda.syncthreads()
+    if row < M and col < N:
+        C[row, col] = acc
+
+
+@learner("k_matmul_tiled", "too much traffic", PUZZLES)
+def walks_over_one_tile_more(A, B, C, M, N, K):
+    As = cuda.shared.array((TILE, TILE), float32)
+    Bs = cuda.shared.array((TILE, TILE), float32)
+    tx = cuda.threadIdx.x
+    ty = cuda.threadIdx.y
+    col, row = cuda.grid(2)
+    acc = float32(0.0)
+    for t in range(K // TILE + 1):
+        k0 = t * TILE
+        As[ty, tx] = A[row, k0 + tx] if row < M and k0 + tx < K else float32(0.0)
+        Bs[ty, tx] = B[k0 + ty, col] if k0 + ty < K and col < N else float32(0.0)
         cuda.syncthreads()
         for k in range(TILE):
             acc += As[ty, k] * Bs[k, tx]

@@ -25,6 +25,7 @@ def test_a_solution_is_folded_and_its_text_escaped():
     assert html == lesson.solution(NAME)._repr_html_()
     assert html.startswith("<details><summary>") and html.endswith("</details>")
     assert "if tx &lt; s:" in html and "if tx < s:" not in html
+    assert "<code>mu</code>" in html and "`" not in html
     assert "def my_layernorm_fwd" in solution.text and "# yours" not in solution.text
     assert "def " not in repr(solution) and "\n" not in repr(solution)
 

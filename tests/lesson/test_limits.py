@@ -1,7 +1,9 @@
 """A process with limits: whatever it does, the parent is told in a word, and the next one works."""
 
 import os
+import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -14,6 +16,11 @@ spec = importlib.util.spec_from_file_location("limits", {limits.__file__!r})
 limits = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(limits)
 """
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch):
+    monkeypatch.setattr(limits, "PATIENCE", 1)
 
 
 def child(body, seconds=20.0):
@@ -67,6 +74,20 @@ def test_children_of_a_child_end_with_it(tmp_path):
     deadline = time.monotonic() + 5
     while _alive(int(pid.read_text())) and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert not _alive(int(pid.read_text()))
+
+
+def test_ctrl_c_ends_the_child_and_comes_through(tmp_path):
+    def press():
+        deadline = time.monotonic() + 20
+        while not pid.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pid = tmp_path / "pid"
+    threading.Thread(target=press).start()
+    with pytest.raises(KeyboardInterrupt):
+        child(f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)", seconds=60.0)
     assert not _alive(int(pid.read_text()))
 
 
