@@ -94,10 +94,11 @@ def _edits(function: ast.FunctionDef, around: _Surroundings) -> Iterator[Edit]:
     seen = set()
     for root, parent, field, i, node in list(_expressions(function)):
         for cls, what, new in _of_expression(node, parent, around):
+            said = f"{_line(root[0])}: {what}" if cls == "const" else what
             _put(parent, field, i, new)
             whole = (id(root[0]), *root[1:], ast.unparse(_get(*root)))
             if whole not in seen:  # x * x as x is to be had from either side
-                yield cls, node.lineno, what
+                yield cls, node.lineno, said
             seen.add(whole)
             _put(parent, field, i, node)
 
@@ -150,7 +151,7 @@ def _put(parent: ast.AST, field: str, i: int | None, new: ast.expr) -> None:
 
 def _of_statement(statement: ast.stmt, around: _Surroundings) -> Iterator[tuple[str, str, list[ast.stmt]]]:
     """(class, what, the statements in its place)."""
-    text = ast.unparse(statement).splitlines()[0]
+    text = _line(statement)
     called = statement.value if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call) else None
     if called and ast.unparse(called.func) in BARRIERS:
         yield "barrier", f"no {text}", []
@@ -167,6 +168,10 @@ def _of_statement(statement: ast.stmt, around: _Surroundings) -> Iterator[tuple[
         held = isinstance(target, ast.Subscript) and ast.unparse(target.value) in around.memory
         if held or around.constant(statement.value):
             yield "init", f"no {text}", []
+
+
+def _line(statement: ast.stmt) -> str:
+    return ast.unparse(statement).splitlines()[0].removesuffix(":")
 
 
 def _guards(statement: ast.If) -> Iterator[tuple[str, str, list[ast.stmt]]]:
@@ -204,7 +209,7 @@ def _of_expression(node: ast.expr, parent: ast.AST, around: _Surroundings) -> It
         other = 0.0 if abs(value) > BEYOND else 1.0 if value == 0.0 else value * 1.1
         yield "const", f"{ast.unparse(node)} as {other:.6g}", ast.Constant(other)
     if isinstance(node, ast.Constant) and type(node.value) is int and isinstance(parent, ast.BinOp | ast.AugAssign):
-        yield "const", f"{ast.unparse(parent)}: {node.value} as {node.value + 1}", ast.Constant(node.value + 1)
+        yield "const", f"{node.value} as {node.value + 1}", ast.Constant(node.value + 1)
 
 
 def _as(cls: str, node: ast.expr, others: list[ast.expr]) -> Iterator[tuple[str, str, ast.expr]]:

@@ -9,8 +9,29 @@ from __future__ import annotations
 NEVER = ("barrier", "guard", "atomic", "accumulate")
 MOST = 0.03  # of the bank
 
+PADDING = "A padding's other factor is 0, and what it stands in is cut away or adds 0."
+FIRST = "The first key brings exp(-1e30 - m) = 0, and what was there before is multiplied by it."
+FAST = "A tile that ends with the array takes the path that tests every element: the same elements by the same reads."
+
 # (subject, class, what, how many of the same stand before it) -> why nothing changes
-EQUIVALENTS: dict[tuple[str, str, str, int], str] = {}
+EQUIVALENTS: dict[tuple[str, str, str, int], str] = {
+    ("k_matmul_tiled", "const", "As[ty, tx] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_matmul_tiled", "const", "Bs[ty, tx] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_matmul_blocked", "offbyone", "a_row + EDGE <= a_rows as a_row + EDGE < a_rows", 0): FAST,
+    ("k_matmul_blocked", "offbyone", "a_col + EDGE <= a_cols as a_col + EDGE < a_cols", 0): FAST,
+    ("k_matmul_blocked", "offbyone", "b_row + EDGE <= b_rows as b_row + EDGE < b_rows", 0): FAST,
+    ("k_matmul_blocked", "offbyone", "b_col + EDGE <= b_cols as b_col + EDGE < b_cols", 0): FAST,
+    ("k_softmax_fwd", "const", "inv = float32(0.0): 0.0 as 1", 0): (
+        "It stays only where every exponential of the row is 0, and 0 times anything finite is 0."
+    ),
+    ("k_attn_fwd", "const", "total = float32(0.0): 0.0 as 1", 0): FIRST,
+    ("k_flash_fwd", "const", "qi[d] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_flash_fwd", "const", "total[d] = float32(0.0): 0.0 as 1", 0): FIRST,
+    ("k_flash_fwd", "const", "norm = float32(0.0): 0.0 as 1", 0): FIRST,
+    ("k_flash_fwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
+    ("k_flash_bwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
+    ("clip_scale", "offbyone", "norm > max_norm as norm >= max_norm", 0): "Where they are equal, max_norm / norm is 1.",
+}
 
 
 def reason(mutant) -> str | None:

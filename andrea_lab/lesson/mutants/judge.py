@@ -22,7 +22,10 @@ INPUTS = 200  # random inputs of a proof
 
 @dataclass(frozen=True)
 class Verdict:
-    """killed, and by what, in which case: a kind of fault, "values", "float64", "traffic", "refused", "compiled"."""
+    """killed, by what, and in which case: a kind of fault, "values", "float64", "traffic", "refused", "compiled".
+
+    Not killed: by is empty, or "time" or "crash" where the process gave no answer.
+    """
 
     killed: bool
     by: str = ""

@@ -57,12 +57,12 @@ def test_a_proof_fails_for_what_is_not_equivalent():
 
 
 def test_a_process_that_crashes_is_replaced():
-    assert m.run([3, 4], jobs=1, work=os._exit) == {3: Verdict(True, "crash"), 4: Verdict(True, "crash")}
+    assert m.run([3, 4], jobs=1, work=os._exit) == {3: Verdict(False, "crash"), 4: Verdict(False, "crash")}
 
 
 def test_a_process_that_hangs_is_stopped():
     start = time.monotonic()
-    assert m.run([60], work=time.sleep, seconds=0.5) == {60: Verdict(True, "time")}
+    assert m.run([60], work=time.sleep, seconds=0.5) == {60: Verdict(False, "time")}
     assert time.monotonic() - start < 30
 
 
