@@ -91,6 +91,7 @@ def _shape(config, what, given):
 
 def examine(kernel, config, args, orders, seed, budget, traced=None):
     """(Report, Recorder or None)."""
+    kernel = kernel.latest() if hasattr(kernel, "latest") else kernel
     name, recorder = name_of(kernel), None
     grid = block = (0, 1, 1)
     try:

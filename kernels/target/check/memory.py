@@ -66,11 +66,14 @@ class Array:
         if self.per:
             rest %= self.per
         out = [0] * len(self.shape)
+        for n, s in zip(self.shape, self.strides, strict=True):
+            rest += (n - 1) * -s if s < 0 and not isinstance(n, array) else 0
         for k in sorted(range(len(self.shape)), key=lambda k: -abs(self.strides[k])):
             s, n = self.strides[k], self.shape[k]
             if s and not isinstance(n, array):
-                out[k] = min(max(rest // s, 0), max(0, n - 1))
-                rest -= out[k] * s
+                at = min(max(rest // abs(s), 0), max(0, n - 1))
+                rest -= at * abs(s)
+                out[k] = at if s > 0 else n - 1 - at
         return tuple(out)
 
 
