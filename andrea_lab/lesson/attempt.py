@@ -114,12 +114,14 @@ def from_text(text: str) -> Any:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        shown = (error.text or "").strip()
+        shown = (error.text or "").strip()[:60]
         raise TurnedDown(
             "syntax error", f"line {error.lineno}: {error.msg}" + (f": {shown}" if shown else "")
         ) from None
     except ValueError as error:
         raise TurnedDown("syntax error", str(error)) from None
+    except (MemoryError, RecursionError):
+        raise TurnedDown("syntax error", "an expression is nested too deeply to be read") from None
     functions = [st for st in tree.body if isinstance(st, ast.FunctionDef)]
     if not functions:
         raise TurnedDown("not a kernel", "the text defines no function")

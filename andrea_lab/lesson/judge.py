@@ -93,13 +93,16 @@ def check(name: str, kernel: Any, *, seed: int = 0, compiled: bool = True, secon
 
 
 def _result(task: Task, given: Any, seed: int, compiled: bool, seconds: float) -> Result:
-    if attempts.blank(given, task.skeleton):
-        return Result(task.name, False, reasons.NOT_ATTEMPTED, (f"{task.name}: {reasons.NOT_ATTEMPTED}",))
     try:
+        if attempts.blank(given, task.skeleton):
+            return Result(task.name, False, reasons.NOT_ATTEMPTED, (f"{task.name}: {reasons.NOT_ATTEMPTED}",))
         return _judge(task, given, seed, compiled, seconds)
-    except TurnedDown as down:
-        head = f"{task.name}: not yet: {down.reason}"
-        return Result(task.name, False, down.reason, (head, *(f"  {line}" for line in down.lines)))
+    except TurnedDown as found:
+        down = found
+    except Exception as error:  # a notebook must live through whatever it is given
+        down = TurnedDown("error", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    head = f"{task.name}: not yet: {down.reason}"
+    return Result(task.name, False, down.reason, (head, *(f"  {line}" for line in down.lines)))
 
 
 def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float) -> Result:
@@ -125,7 +128,7 @@ def _signature(attempt: Attempt, case: Case) -> None:
     if len(found) != len(expected):
         raise TurnedDown(
             "signature",
-            f"{attempt.fn.__name__} takes {len(found)} arguments ({', '.join(found)}),",
+            f"{attempt.fn.__name__} takes {len(found)} argument{'s' * (len(found) != 1)} ({', '.join(found)}),",
             f"expected {len(expected)} ({', '.join(expected)})",
         )
 

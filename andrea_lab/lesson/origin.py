@@ -34,22 +34,25 @@ class OriginError(TypeError):
 
 def plain(given: Any) -> Callable:
     """The Python function of a kernel in whatever form. Raises OriginError."""
-    for attribute in ("fn", "py_func"):
-        inner = getattr(given, attribute, None)
-        if isinstance(inner, pytypes.FunctionType):
-            return inner
     if isinstance(given, pytypes.FunctionType):
         return given
+    for attribute in ("fn", "py_func"):
+        try:
+            inner = getattr(given, attribute, None)
+        except Exception:  # an object that computes its attributes
+            break
+        if isinstance(inner, pytypes.FunctionType):
+            return inner
     raise OriginError(f"expected a kernel, found {_a(given)}")
 
 
 def text_of(given: Any) -> str:
     """The dedented source text of a kernel, decorators included, as it was when it was defined. Raises OriginError."""
+    fn = plain(given)
     held = getattr(given, "kernel", given)  # a registered kernel holds the one that remembers its text
     source = getattr(held, "source", None)
     if isinstance(getattr(source, "text", None), str):
         return source.text
-    fn = plain(given)
     linecache.checkcache(fn.__code__.co_filename)
     lines = linecache.getlines(fn.__code__.co_filename, fn.__globals__)
     if not lines:

@@ -9,7 +9,7 @@ from learners import PUZZLES, WRONG
 from nbclient import NotebookClient
 
 from andrea_lab import lesson
-from andrea_lab.lesson import limits, reasons
+from andrea_lab.lesson import judge, limits, reasons
 from andrea_lab.lesson.cases import case_list
 from andrea_lab.lesson.mutants.bank import bank, build
 from kernels.pairs import KERNELS
@@ -63,6 +63,16 @@ def test_a_right_kernel_passes_compiled_too():
 def test_shipped_kernels_pass(name):
     result = lesson.check(name, KERNELS[name], compiled=False)
     assert result.passed, repr(result)
+
+
+class Prickly:
+    """An object that answers every question with an exception."""
+
+    def method(self, a, b, out, n):
+        out[0] = a[0]
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
 
 
 MUST = {  # the reasons a mutant of each of these classes may get
@@ -119,6 +129,11 @@ def test_nothing_yet_is_not_attempted(given):
         (3, "not a kernel", "expected a kernel, found an int 3"),
         ([1], "not a kernel", "expected a kernel, found a list"),
         (lambda a, b, out, n: None, "not a kernel", "expected a kernel written with def"),
+        (Prickly().method, "not a kernel", "expected a kernel, found a method"),
+        ("def k(a, b, out, n):\n    out[0] = " + "-" * 100_000 + "1", "syntax error", "nested too deeply"),
+        ("def k(a, b, out, n):\n    out[0] = " + "(" * 3_000, "syntax error", "line 2: too many nested parentheses"),
+        ("def k(a, b, out, n):\n    return k(a, b, out, n)", "outside value", "uses 'k', a function"),
+        ("def k(*arguments):\n    arguments[0][0] = 1", "signature", r"k takes 0 arguments \(\),"),
         (len, "not a kernel", "expected a kernel, found a builtin_function_or_method"),
         ("import os\nos.abort()\n" + RIGHT, "unsupported", "line 1: only imports and constants .*: import os"),
         ("while True:\n    pass\n" + RIGHT, "unsupported", "line 1: only imports and constants"),
@@ -128,9 +143,10 @@ def test_nothing_yet_is_not_attempted(given):
         ("def k(a, b, out, n=open('x')):\n    out[0] = 1", "unsupported", "line 1: a default value on k"),
     ],
 )
-def test_what_is_no_kernel_is_told_in_two_lines(given, reason, says):
+def test_what_is_no_kernel_is_told_in_a_line_or_two(given, reason, says):
     result = lesson.check("k_residual_add", given)
-    assert result.reason == reason and len(result.lines) == 2, repr(result)
+    assert result.reason == reason and len(result.lines) in (2, 3), repr(result)
+    assert max(map(len, result.lines)) < 140
     assert re.search(says, result.lines[1])
 
 
@@ -151,6 +167,19 @@ def test_what_ends_the_compiled_run_is_told(monkeypatch, reason):
     assert result.lines[2].strip() == reasons.SAYS[reason]
     monkeypatch.undo()
     assert lesson.check("k_residual_add", RIGHT, compiled=False).passed
+
+
+def test_an_object_that_answers_with_exceptions_is_no_kernel():
+    assert lesson.check("k_residual_add", Prickly()).lines[1] == "  expected a kernel, found a Prickly"
+
+
+def test_a_fault_of_our_own_does_not_stop_a_notebook(monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("first\nsecond")
+
+    monkeypatch.setattr(judge, "checked", broken)
+    result = lesson.check("k_residual_add", RIGHT)
+    assert repr(result) == "k_residual_add: not yet: error\n  RuntimeError: first"
 
 
 def test_too_little_time_is_told():
