@@ -198,3 +198,5 @@ def test_a_notebook_ahead_of_its_number_is_noticed():
     found = imports("import math\nimport kernels.pairs\nimport torch")
     assert len(list(notebook_problems(0, found))) == 2
     assert len(list(notebook_problems(1, found))) == 1
+    found = imports("from andrea_lab import lesson, cli")
+    assert list(notebook_problems(1, found)) == ["line 1: andrea_lab.cli is not on the list of notebook 01"]

@@ -20,7 +20,7 @@ def without(given: Any, line: str, nth: int = 1) -> Kernel:
     lines = origin.text_of(given).split("\n")
     found = [n for n, text in enumerate(lines) if text.strip() == line]
     if not 1 <= nth <= len(found):
-        raise ValueError(f"{given.__name__}: expected {nth} lines that read {line!r}, found {len(found)}")
+        raise ValueError(f"{given.__name__}: found {len(found)} lines that read {line!r}, expected at least {nth}")
     at = found[nth - 1]
     lines[at] = lines[at].replace(line, "pass")
     return _made(given, "\n".join(lines), {})

@@ -81,9 +81,12 @@ def test_constants_from_a_factory():
     [
         (
             lambda: without(turn_round, "cuda.syncthreads()", 3),
-            "expected 3 lines that read 'cuda.syncthreads()', found 2",
+            "found 2 lines that read 'cuda.syncthreads()', expected at least 3",
         ),
-        (lambda: without(turn_round, "cuda.syncwarp()"), "expected 1 lines that read 'cuda.syncwarp()', found 0"),
+        (
+            lambda: without(turn_round, "cuda.syncwarp()"),
+            "found 0 lines that read 'cuda.syncwarp()', expected at least 1",
+        ),
         (lambda: resized(turn_round, WIDTH=4), "turn_round: found no constant 'WIDTH' in it"),
     ],
 )
