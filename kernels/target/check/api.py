@@ -13,6 +13,7 @@ from .report import Report
 from .trace import Recorder, Trace
 
 BUDGET = 20_000  # rounds of one loop
+MOST_THREADS, SAMPLE = 1 << 20, 1 << 18  # of a launch that is larger, so many threads are run
 MOST_ORDERED = 1 << 16  # threads of a launch that is run in other orders as well
 
 
@@ -68,7 +69,7 @@ def bind(kernel, grid, block):
     """What a launch on the check target does: run it, and raise KernelFault if there is a fault."""
 
     def run(*args):
-        report, _ = examine(kernel, (grid, block), args, 0, 0, BUDGET)
+        report, _ = examine(kernel, (grid, block), args, 0, 0, BUDGET, whole=True)
         if not report.ok:
             raise KernelFault(report)
 
@@ -89,8 +90,8 @@ def _shape(config, what, given):
     return tuple(int(n) for n in parts) + (1,) * (3 - len(parts))
 
 
-def examine(kernel, config, args, orders, seed, budget, traced=None):
-    """(Report, Recorder or None)."""
+def examine(kernel, config, args, orders, seed, budget, traced=None, whole=False):
+    """(Report, Recorder or None). traced: (block, warp) to record; whole: run every block, however many."""
     kernel = kernel.latest() if hasattr(kernel, "latest") else kernel
     name, recorder = name_of(kernel), None
     grid = block = (0, 1, 1)
@@ -108,7 +109,8 @@ def examine(kernel, config, args, orders, seed, budget, traced=None):
         if len(args) != len(family.kernel.params):
             raise sizes.count_error(name, family.kernel.params, args)
         launch = Launch(family.kernel.params, args, grid, block, dynamic)
-        return _run(family, launch, orders, seed, budget, recorder), recorder
+        blocks = None if whole else _sample(launch, recorder)
+        return _run(family, launch, orders, seed, budget, recorder, blocks), recorder
     except Refused as error:
         return Report(name, grid, block, [refusal(error)]), recorder
     except (KernelError, RecursionError) as error:
@@ -172,36 +174,44 @@ def _limits(program, grid, block, dynamic):
     return found
 
 
-def _run(family, launch, orders, seed, budget, recorder):
-    together = 1 if family.may_spin() else max(1, LANES // launch.threads)
-    mc, done = _recorded(family, launch, budget, recorder, together)
+def _sample(launch, recorder):
+    """The blocks that are run of a launch too large to be run whole: evenly spread, the first and the last among them.
+
+    None: all of them.
+    """
+    if launch.blocks * launch.threads <= MOST_THREADS:
+        return None
+    count = max(3, SAMPLE // launch.threads)
+    spread = np.linspace(0, launch.blocks - 1, count).astype(np.int64)
+    return np.unique(np.append(spread, [] if recorder is None else [recorder.block]).astype(np.int64))
+
+
+def _run(family, launch, orders, seed, budget, recorder, blocks=None):
+    together = 1 if family.spins else max(1, LANES // launch.threads)
+    mc, done = _recorded(family, launch, budget, recorder, together, blocks)
     if together > 1 and launch.blocks > 1 and any(k[0] == "endless" for k in mc.faults):
         if recorder is not None:
             recorder.__init__(recorder.block, recorder.warp)
         launch = launch.again()
-        mc, done = _recorded(family, launch, budget, recorder, 1)
+        mc, done = _recorded(family, launch, budget, recorder, 1, blocks)
     found = [*mc.faults.values(), *mc.findings.faults(mc)]
     tried = None
     if orders and done and not any(f.kind in ("unsupported", "error") for f in found):
         tried = _orders(family, launch, orders, seed, budget, together)
+    note = ""
+    if blocks is not None:
+        note = f"{len(blocks):,} of {launch.blocks:,} blocks were run; the arguments are left as they were"
+        done = False
     if done:
         launch.back()
     wide = sorted((p.file, line, name) for (_, line, name), p in mc.float64.items())
-    return Report(
-        family.kernel.name,
-        launch.grid,
-        launch.block,
-        found,
-        tried,
-        wide,
-        mc.traffic.traffic.sorted(family.kernel.params),
-        completed=done,
-    )
+    counts = mc.traffic.traffic.sorted(family.kernel.params)
+    return Report(family.kernel.name, launch.grid, launch.block, found, tried, wide, counts, done, note)
 
 
-def _recorded(family, launch, budget, recorder, together):
+def _recorded(family, launch, budget, recorder, together, blocks):
     """The recording run; what it cannot run becomes a fault."""
-    mc = Machine(family, launch, budget, trace=recorder)
+    mc = Machine(family, launch, budget, trace=recorder, blocks=blocks)
     try:
         return mc, mc.run(together)
     except Refused as error:

@@ -128,11 +128,13 @@ class Findings:
         if kind == "same_value":
             return "the result does not depend on who comes last; clearer is one thread that writes, if ... == 0"
         if kind == "lost_update":
-            return "x += v is a read and a write, and another thread may come between: cuda.atomic.add(array, index, v)"
+            return f"an update is a read and a write, and another thread may come between: {_instead(p)}"
         if p.far:
             return (
                 "blocks run in any order, and no barrier holds them: one owner an element, an atomic, or two launches"
             )
+        if p.a is p.b:
+            return "several threads write one element and the last one wins: one owner an element, or an atomic"
         if p.a.line == p.b.line or p.a.program is not p.b.program:
             return "nothing keeps the two apart: put cuda.syncthreads() between reading and writing"
         first, then = (p.a, p.b) if t0 < t1 else (p.b, p.a)
@@ -141,6 +143,15 @@ class Findings:
         return (
             f"no barrier between them: cuda.syncthreads() after line {first.line}, before line {then.line} comes again"
         )
+
+
+def _instead(p):
+    """The atomic that does what a line does."""
+    text = p.a.program.text(p.a.line)
+    for word, op in (("max(", "max"), ("min(", "min"), ("-", "sub"), ("+", "add")):
+        if word in text.partition("=")[2] or f"{word}=" in text:
+            return f"cuda.atomic.{op}(array, index, value)"
+    return "one owner an element, or a loop with cuda.atomic.cas"
 
 
 def twins(p):

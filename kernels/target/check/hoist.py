@@ -27,7 +27,7 @@ class Hoist(Calls):
         return [*before, st]
 
     def waits(self, node):
-        return waits(self.program, node, self.family)
+        return self.program.waits and waits(self.program, node, self.family)
 
     def _is_whole_call(self, st, node):
         if not isinstance(st, (ast.Assign, ast.Expr, ast.AnnAssign)) or not isinstance(node, ast.Call):

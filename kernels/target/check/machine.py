@@ -65,7 +65,7 @@ class Machine:
 
     def _arguments(self):
         """Values of the kernel's parameters; arrays that overlap share a buffer."""
-        out, written = {}, self.family.written()
+        out, written = {}, self.family.written
         for name, value in self.launch.arguments.items():
             if isinstance(value, self.launch.Placed):
                 buffer = next((b for b in self.buffers if b.number == value.group), None)

@@ -83,7 +83,7 @@ class Program:
             n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
         self.slots = {name: k for k, name in enumerate(sorted(self.locals))}
-        self.waits, self.code = False, None
+        self.waits, self.code, self._calls = False, None, None
 
     def _nowhere(self, value):
         fn = plain_function(value)
@@ -115,10 +115,13 @@ class Program:
 
     def calls(self):
         """(call, CUDA path or None, what is called or MISSING) of every call in the text."""
-        for node in ast.walk(ast.Module(self.tree.body, [])):
-            if isinstance(node, ast.Call):
-                path = self.path(node.func)
-                yield node, path, MISSING if path else self.resolve(node.func)
+        if self._calls is None:
+            nodes = [n for st in self.tree.body for n in ast.walk(st) if isinstance(n, ast.Call)]
+            paths = [self.path(n.func) for n in nodes]
+            self._calls = [
+                (n, path, MISSING if path else self.resolve(n.func)) for n, path in zip(nodes, paths, strict=True)
+            ]
+        return self._calls
 
     def callees(self):
         return [v for _, _, v in self.calls() if v is not MISSING and is_callable_on_device(v)]
@@ -148,6 +151,7 @@ class Family:
         self.compile(self.kernel)
         self.fences = self.uses(lambda path: path.startswith("threadfence"))
         self._warps = self.uses(lambda path: path.startswith(WARP))
+        self.spins, self.written = self._may_spin(), self._written()
 
     def compile(self, program):
         from .statements import Code
@@ -178,7 +182,7 @@ class Family:
     def has_warp_operations(self):
         return self._warps
 
-    def may_spin(self):
+    def _may_spin(self):
         """True if a block may wait for another one in a loop; such blocks cannot run in step."""
         if self.uses(lambda path: path in ("atomic.cas", "atomic.compare_and_swap", "atomic.exch")):
             return True
@@ -194,7 +198,7 @@ class Family:
             return True
         return any(self.stores(self.get(c)) for c in program.callees())
 
-    def written(self):
+    def _written(self):
         """Names of the kernel's parameters that may be written into."""
         program, out = self.kernel, set()
         harmless = set()

@@ -89,7 +89,7 @@ class Report:
             index = ", ".join(map(str, o.index))
             a, b = (_number(v) for v in o.values)
             text = f"the result depends on the order: {o.array}[{index}] is {a} or {b} "
-            text += f"({o.count:,} of {plural(o.size, 'element')} differ)"
+            text += f"({o.count:,} of {o.size:,} elements differ)"
         return [f"orders  {text}" + (f"; {o.note}" if o.note else "")]
 
     def _traffic(self):
