@@ -147,9 +147,11 @@ class Findings:
 
 def _instead(p):
     """The atomic that does what a line does."""
-    text = p.a.program.text(p.a.line)
-    for word, op in (("max(", "max"), ("min(", "min"), ("-", "sub"), ("+", "add")):
-        if word in text.partition("=")[2] or f"{word}=" in text:
+    target, _, right = p.a.program.text(p.a.line).replace(" ", "").partition("=")
+    after = target[-1:] if target[-1:] in "+-" else right.partition(target)[2][:1]
+    added = after == "+" or right.endswith(f"+{target}")
+    for found, op in (("max(" in right, "max"), ("min(" in right, "min"), (after == "-", "sub"), (added, "add")):
+        if found:
             return f"cuda.atomic.{op}(array, index, value)"
     return "one owner an element, or a loop with cuda.atomic.cas"
 
