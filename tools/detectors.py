@@ -3,13 +3,13 @@
     python tools/detectors.py                                        # our check and Numba's simulator
     python tools/detectors.py --gpu-puzzles DIR --python VENV/bin/python   # and a checkout of srush/GPU-Puzzles
 
-Prints a table in Markdown, the kinds of bug down, the judges across; --list prints every kernel with every answer. Each
-judge works in a process of its own, which is given up and started again when a kernel takes longer than --seconds. Where
-the bug is that the kernel never ends, a judge that hangs has noticed, as a learner would. GPU-Puzzles' drawings need
-`chalk-diagrams`, a package we do not install: --python names an interpreter that has it, numba and numba-cuda.
+Prints a table in Markdown, the kinds of bug down, the judges across; --list prints every kernel with every answer.
+Each judge works in a process of its own, which is given up and started again when a kernel takes longer than --seconds.
+Where the bug is that the kernel never ends, a judge that hangs has noticed, as a learner would. GPU-Puzzles' drawings
+need `chalk-diagrams`, a package we do not install: --python names an interpreter that has it, numba and numba-cuda.
 
-An answer is `noticed`, `silent`, or `cannot`: the judge refuses the language of the kernel, whatever its bug, or takes too
-long over one that ends.
+An answer is `noticed`, `silent`, or `cannot`: the judge refuses the language of the kernel, whatever its bug, or takes
+too long over one that ends.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import types
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+LEGAL_LISTS = ("legal_memory", "legal_sync")
 LISTS = ("bugs_shared", "bugs_global", "bugs_warp", "bugs_barrier", "bugs_bounds", "bugs_unset", "bugs_rest")
 HEADINGS = {
     "race": "race inside a block or across blocks, missing fence",
@@ -36,26 +37,35 @@ HEADINGS = {
     "endless": "endless loop, deadlock",
     "same_value": "same value written by many",
 }
+NEEDS_GPU, NO_CHECK = "not run: needs a GPU", "has no check for this"
 READ = {
-    "minitorch": ("not run: needs a GPU", "compares results of tensor operations (tests/test_tensor_general.py); takes no foreign kernel"),
-    "TinyTorch": ("has no check for this", "it has no kernels with threads: src/18_acceleration is NumPy"),
-    "llm.c": ("not run: needs a GPU", "dev/cuda/common.h, validate_result: compares results with a CPU function"),
-}  # fmt: skip
+    "minitorch": (
+        NO_CHECK,
+        "its tests compare results of its own tensor operations (tests/test_tensor_general.py), the CUDA ones where "
+        "numba.cuda.is_available(); there is no place for a kernel from outside",
+    ),
+    "TinyTorch": (NO_CHECK, "it has no kernels with threads; src/18_acceleration is NumPy"),
+    "llm.c": (
+        NEEDS_GPU,
+        "dev/cuda/common.h, validate_result: each kernel's result is compared with a CPU function, after nvcc",
+    ),
+}
 
 
-def bug_list() -> list:
-    """The entries of the lists under tests/."""
+def both_lists() -> tuple[list, list]:
+    """The wrong and the legal kernels under tests/."""
     sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "kernels" / "target" / "check")]
-    for module in LISTS:
+    for module in LISTS + LEGAL_LISTS:
         __import__(module)
-    return __import__("bugs_common").BUGS
+    common = __import__("bugs_common")
+    return common.BUGS, common.LEGAL
 
 
 def ask_check(entry) -> str:
     """Our own check, without its second orders: the report alone."""
     import kernels
 
-    report = kernels.check(entry.fn, orders=0)[entry.launch](*entry.arguments())
+    report = kernels.check(entry.fn, orders=0, budget=2_000)[entry.launch](*entry.arguments())
     if "unsupported" in [fault.kind for fault in report.faults]:
         return "cannot"
     return "silent" if report.ok else "noticed"
@@ -110,10 +120,12 @@ def as_puzzle(entry, lib):
 
 
 def ask_puzzle(entry, lib, part: str) -> str:
-    """GPU-Puzzles: `check` compares one result with the spec on the simulator; `show` records and draws the accesses."""
+    """GPU-Puzzles: `check` compares one result with the spec, on the simulator; `show` draws the accesses."""
     import contextlib
     import io
 
+    if entry.dynamic:
+        return "cannot"  # a puzzle has no dynamic shared memory
     text = io.StringIO()
     try:
         with contextlib.redirect_stdout(text):
@@ -147,7 +159,7 @@ def work(judge: str, folder: str) -> None:
     import warnings
 
     warnings.simplefilter("ignore")
-    entries = {entry.name: entry for entry in bug_list()}
+    entries = {entry.name: entry for chosen in both_lists() for entry in chosen}
     lib = puzzle_library(folder) if judge.startswith("puzzles") else None
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
@@ -188,36 +200,45 @@ class Judge:
         try:
             answer = self.lines.get(timeout=self.seconds + (60 if self.first else 0))
         except queue.Empty:
-            answer = "noticed" if entry.group == "endless" else "cannot"
-            self.child.kill()
-        self.first = False
-        if self.child.poll() is not None or answer is None:
-            self.child.wait()
+            self.close()
             self.start()
-        return answer or "noticed"  # it crashed
+            return "noticed" if entry.group == "endless" else "cannot"
+        if answer is None:  # the child is gone: it crashed
+            self.close()
+            self.start()
+            return "noticed"
+        self.first = False
+        return answer
 
     def close(self) -> None:
-        self.child.stdin.close()
-        self.child.wait(timeout=10)
+        self.child.kill()  # threads of a simulated block may wait for each other for ever
+        self.child.wait()
 
 
-def table(entries: list, answers: dict[str, dict[str, str]]) -> str:
-    """The table in Markdown."""
-    titles = {"check": "`kernels.check`", "simulator": "Numba's simulator"}
-    titles |= {"puzzles-check": "GPU-Puzzles `check`", "puzzles-show": "GPU-Puzzles `show`"}
-    judges = list(answers)
-    head = ["kind of bug", "kernels", *(titles[j] for j in judges), *READ]
+TITLES = {"check": "`kernels.check`", "simulator": "Numba's simulator", "puzzles-check": "GPU-Puzzles `check`"}
+
+
+def count(answers: dict[str, str], chosen: list) -> str:
+    """How many of them were noticed, and how many the judge could not run."""
+    found = [answers[entry.name] for entry in chosen]
+    cannot = found.count("cannot")
+    return f"{found.count('noticed')}" + (f" ({cannot} cannot run)" if cannot else "")
+
+
+def table(bugs: list, legal: list, answers: dict[str, dict[str, str]]) -> str:
+    """The table in Markdown, and what has to be said about it."""
+    judges = [j for j in TITLES if j in answers]
+    head = ["kind of bug", "kernels", *(TITLES[j] for j in judges), *READ]
     rows = [head, ["---", "---:", *["---:"] * len(judges), *["---"] * len(READ)]]
-    groups = [g for g in HEADINGS if any(e.group == g for e in entries)]
-    for group in [*groups, None]:
-        chosen = [e.name for e in entries if group in (None, e.group)]
-        row = [HEADINGS[group] if group else "**all**", str(len(chosen))]
-        for judge in judges:
-            found = [answers[judge][name] for name in chosen]
-            cannot = found.count("cannot")
-            row.append(f"{found.count('noticed')}" + (f" ({cannot} cannot run)" if cannot else ""))
-        rows.append(row + [text for text, _ in READ.values()])
+    lines = [(HEADINGS[group], [e for e in bugs if e.group == group]) for group in HEADINGS]
+    for heading, chosen in [*lines, ("**all**", bugs), ("legal kernels, called wrong", legal)]:
+        rows.append([heading, str(len(chosen)), *(count(answers[j], chosen) for j in judges)])
+        rows[-1] += [text for text, _ in READ.values()]
     notes = [f"{name}: {text}; {why}." for name, (text, why) in READ.items()]
+    if "puzzles-show" in answers:
+        notes.append(
+            f"GPU-Puzzles `show` notices {count(answers['puzzles-show'], bugs)}: its drawing knows few operations."
+        )
     return "\n".join(["| " + " | ".join(row) + " |" for row in rows] + ["", *notes])
 
 
@@ -238,18 +259,18 @@ def main() -> int:
             f"--gpu-puzzles: {options.gpu_puzzles} has no lib.py; give a checkout of srush/GPU-Puzzles", file=sys.stderr
         )
         return 2
-    entries = bug_list()
+    bugs, legal = both_lists()
     names = ["check", "simulator"] + (["puzzles-check", "puzzles-show"] if options.gpu_puzzles else [])
     answers: dict[str, dict[str, str]] = {}
     for name in names:
         python = options.python if name.startswith("puzzles") else sys.executable
         judge = Judge(name, os.path.abspath(options.gpu_puzzles or "."), options.seconds, python)
-        answers[name] = {entry.name: judge.ask(entry) for entry in entries}
+        answers[name] = {entry.name: judge.ask(entry) for entry in bugs + legal}
         judge.close()
     if options.list:
-        for entry in entries:
+        for entry in bugs + legal:
             print(f"{entry.group:14s}{entry.name:48s}" + "  ".join(f"{j}: {answers[j][entry.name]}" for j in names))
-    print(table(entries, answers))
+    print(table(bugs, legal, answers))
     return 0
 
 
