@@ -12,6 +12,7 @@ from andrea_lab.view.style import Picture, Sheet, picture, width_of
 
 WIDTH = 840  # pixels
 LEFT, GAP, HEAD, NAME, FOOT, BANK = 48, 34, 31, 21, 38, 34
+WORDS = 14  # of FOOT: the name of the columns, which only the last of stacked panels has
 COLUMNS, ROWS = 64, 40  # the most that is shown of an array, panels side by side
 WHOLE_ROWS, WHOLE_COLUMNS = 16, 40  # so many are always shown, touched or not
 WIDE = 152  # the most columns of panels one below the other
@@ -36,6 +37,7 @@ class Panel:
     x: int = 0
     y: int = 0
     room: int = WIDTH - LEFT  # pixels for the captions
+    labelled: bool = True
     cells: Cells | None = None
 
     @property
@@ -140,7 +142,8 @@ def _place(shown, stacked, beside, cell, start) -> int:
         for panel in panels:
             panel.x, panel.y = x, y + head
             high, wide = (n * pixels for n, pixels in zip(panel.size, cell[::-1], strict=True))
-            below = max(below, panel.y + high + foot)
+            panel.labelled = not stacked or panel is panels[-1] or panel.banked
+            below = max(below, panel.y + high + foot - (0 if panel.labelled else WORDS))
             if stacked:
                 y, head = below, HEAD
             else:
@@ -236,7 +239,8 @@ def _label(sheet, panel, array, cell):
     some = f", {r0} to {r1 - 1} of {rows}" if r1 - r0 < rows else ""
     room = high >= 120  # for the words beside the panel
     words = f"column of {array}{part}{'' if room or not some else f'; rows{some[1:]}'}"
-    sheet.text(panel.x + wide / 2, panel.y + high + 17, words, fontsize=8, ha="center")
+    if panel.labelled:
+        sheet.text(panel.x + wide / 2, panel.y + high + 17, words, fontsize=8, ha="center")
     if panel.x == LEFT:
         words, place = f"row{some if room else ''}", {"ha": "center", "va": "center"}
         sheet.text(LEFT - 34, panel.y + high / 2, words, fontsize=8, rotation=90, **place)

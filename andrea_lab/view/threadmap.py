@@ -17,16 +17,25 @@ from andrea_lab.view.style import Picture
 
 
 def thread_map(
-    traces, array: str, shape=None, words: str | None = None, *, what=None, line=None, count=None, itemsize: int = 4
+    traces,
+    array: str,
+    shape=None,
+    words: str | None = None,
+    *,
+    what: str | None = None,
+    line: int | str | None = None,
+    count: int | None = None,
+    whole: bool = True,
+    itemsize: int = 4,
 ) -> Picture:
     """Which lane touches which element of `array`, from what `kernels.trace` recorded.
 
     traces: one trace; a list of traces (warps or blocks, one colour each); or a dict of either by name, to compare.
     shape: the shape of the array, or a dict of shapes by the same names; by default what the trace recorded. Of an
     array with one axis every access is drawn, from first to last; of another, the first `count` accesses (as many as
-    fit, 2 at most) and all together. what: 'read', 'write' or 'atomic', to see these alone. line: a line number or a
-    piece of its text, to see that line alone. itemsize: bytes of an element. words: in place of the picture; by
-    default they say what was counted.
+    fit, 2 at most) and, unless `whole` is False, all together. what: 'read', 'write' or 'atomic', to see these alone.
+    line: a line number or a piece of its text, to see that line alone. itemsize: bytes of an element. words: in place
+    of the picture; by default they say what was counted.
 
     Raises ValueError in one line for an array that is not in the trace, an empty trace, a shape that does not fit.
     """
@@ -41,7 +50,8 @@ def thread_map(
         top, size = max(int(step.cells.max()) for step in found), math.prod(shapes[name])
         if top >= size:
             raise ValueError(f"thread_map: shape {shapes[name]} has {size} elements, found element {top} of {array}")
-        groups[name] = _chosen(found, array, what, line)
+        chosen = _chosen(found, array, what, line)
+        groups[name] = chosen if whole else _first(chosen, max(1, count or 1))
     axes = {len(shape) for shape in shapes.values()}
     if len(axes) > 1:
         raise ValueError(f"thread_map: shapes {', '.join(map(str, shapes.values()))}, expected as many axes in each")
@@ -83,4 +93,14 @@ def _chosen(found: list[Step], array: str, what, line) -> list[Step]:
         kept = [s for s in kept if (s.line == line if isinstance(line, int) else line in s.source)]
         if not kept:
             raise ValueError(f"thread_map: no access to {array} on line {line!r}, found {', '.join(there)}")
+    return kept
+
+
+def _first(found: list[Step], count: int) -> list[Step]:
+    """The first accesses of each kind in each trace."""
+    met, kept = {}, []
+    for step in found:
+        met[step.owner, step.what] = met.get((step.owner, step.what), 0) + 1
+        if met[step.owner, step.what] <= count:
+            kept.append(step)
     return kept

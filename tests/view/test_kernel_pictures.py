@@ -149,6 +149,11 @@ def test_all_accesses_can_be_asked_for_alone():
     assert repr(thread_map(tree(), "sums", (4, 8), count=0)).endswith("sums: 6 writes and 10 reads by the warp.]")
 
 
+def test_the_first_access_can_be_asked_for_alone():
+    first = trace_of((7, "read", "inp", LANES, LANES))
+    assert thread_map(along(), "inp", (32, 64), whole=False).png == thread_map(first, "inp", (32, 64)).png
+
+
 def test_the_tree_says_how_many_lanes_work():
     assert "16 accesses by 32, 16, 16, 16, 8, 8, 8, 4, 4, 4, 2, 2 … lanes" in repr(thread_map(tree(), "sums", 32))
     assert "16 accesses, 6 barriers, on average 7.81 of 32 lanes at work" in repr(timeline(tree()))
