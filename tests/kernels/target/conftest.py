@@ -1,8 +1,5 @@
 """Tests of the targets: kernels from text, a compile cache of their own, the CPU target."""
 
-import importlib.util
-import itertools
-import os
 import sys
 from pathlib import Path
 
@@ -10,13 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-GIVEN = os.environ.get("ANDREA_CACHE")
-_numbers = itertools.count()
-HEADER = """import math
-import numpy as np
-from numba import cuda, float32, float64, int32, int64
-from kernels.target import device, kernel
-"""
+from texts import HEADER, load, numbers
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,21 +27,12 @@ def on_cpu():
         yield
 
 
-def load(path, name=None):
-    """Import a file as a module."""
-    name = name or f"kernels_of_test_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def write(tmp_path):
     """write(text): a module with the usual imports and that text."""
 
     def make(text, header=HEADER):
-        path = tmp_path / f"k{next(_numbers)}.py"
+        path = tmp_path / f"k{next(numbers)}.py"
         path.write_text(header + text)
         return load(path)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba.core import config
+from texts import GIVEN, HEADER, load
 
-from conftest import GIVEN, HEADER, load
 from kernels.target import cache, kernel
 
 F = np.float32

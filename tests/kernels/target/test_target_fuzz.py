@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from kernel_generator import LENGTH, module
+from texts import load
 
-from conftest import load
 from kernels.target import ptx
 
 BATCH = 6

@@ -66,7 +66,7 @@ def k_fused(x, y, z, out, n):
 
 @pytest.fixture(scope="module")
 def m(tmp_path_factory):
-    from conftest import HEADER, load
+    from texts import HEADER, load
 
     path = tmp_path_factory.mktemp("math") / "functions.py"
     path.write_text(HEADER + TEXT)
