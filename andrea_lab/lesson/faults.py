@@ -37,14 +37,16 @@ def _bounds(fault, tree, case) -> str:
     shape = _shape(fault, tree, case)
     around = _around(tree, fault.line)
     tested = {n.id for a in around if isinstance(a, ast.If | ast.IfExp) for n in ast.walk(a.test) if _is_name(n)}
-    if shape is None or len(shape) != len(index):
-        return "out of bounds" if tested else "no guard"
+    looped = {n.id for a in around if isinstance(a, ast.For) for n in ast.walk(a.target) if _is_name(n)}
+    if shape is None or len(shape) != len(index):  # shared or local memory
+        named = set().union(*(_index_names(tree, fault, axis) for axis in range(len(index))))
+        return "loop too far" if named & looped else "out of bounds"
     beyond = [axis for axis in range(len(shape)) if index[axis] >= shape[axis]]
     named = set().union(*(_index_names(tree, fault, axis) for axis in beyond))
     turned = len(shape) == 2 and shape[0] != shape[1] and index[0] < shape[1] and index[1] < shape[0]
     if turned and named & tested:
         return "wrong axis"
-    if named & {n.id for a in around if isinstance(a, ast.For) for n in ast.walk(a.target) if _is_name(n)}:
+    if named & looped:
         return "loop too far"
     surplus = max((index[axis] - shape[axis] for axis in beyond), default=0)
     return "out of bounds" if named & tested and surplus >= _threads(case) else "no guard"

@@ -21,6 +21,7 @@ CELLS = {
     "result": "6 * 7",
     "both": "print('first')\n'then'",
     "threads": "import os\nos.environ['ANDREA_THREADS']",
+    "score-card": "os.listdir(os.environ['ANDREA_PROGRESS'])",
     "helper": PICTURE,
     "png": "picture(8, 12, 1.0)",
     "widget": "import ipywidgets\nipywidgets.FloatProgress(value=3.0)",

@@ -67,7 +67,7 @@ def test_a_failure_says_what_is_wrong(verdicts, name):
 
 def test_every_altered_text_output_is_noticed(good, tmp_path):
     touched = driver.alter(good, tmp_path / "altered.ipynb")
-    assert touched == ["stream", "result", "both", "threads", "png", "widget"]
+    assert touched == ["stream", "result", "both", "threads", "score-card", "png", "widget"]
     found = failed(driver.run_notebooks([tmp_path / "altered.ipynb"], tmp_path / "report.xml"), "altered")
     assert list(found) == touched
 
