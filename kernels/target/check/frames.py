@@ -37,7 +37,14 @@ class Group:
         self.position[self.warp, self.lane] = np.arange(self.size)
         self.epoch = np.zeros(self.size, np.int64)
         self.live = self.all.b
-        self.votes = 0
+        self.votes, self._parts = 0, {}
+
+    def part_of(self, arr):
+        """Where each lane's block has its part of a shared array."""
+        found = self._parts.get(arr.per)
+        if found is None:
+            found = self._parts[arr.per] = self.blk * arr.per
+        return found
 
 
 def _vector(b, size):

@@ -138,13 +138,13 @@ def locate(mc, f, site, arr, ix, m, literal=()):
                 if bad.any():
                     wrong = bad if wrong is None else wrong | bad
         else:
-            i = int(whole(i, site, arr, k))
-            if k in literal and i < 0:
+            i = int(i) if type(i) is np.int64 else int(whole(i, site, arr, k))
+            if i < 0 and k in literal:
                 i += n
-            bad = (i < 0) | (i >= n)
-            if type(bad) is array:
+            if type(n) is array:
+                bad = (i < 0) | (i >= n)
                 wrong = (bad if wrong is None else wrong | bad) if bad.any() else wrong
-            elif bad:
+            elif i < 0 or i >= n:
                 wrong = np.ones(m.n, bool)
         off = off + (i if s == 1 else i * s)
     if wrong is not None and m.n:
@@ -194,8 +194,8 @@ def _outside(mc, f, site, arr, ix, m, off, wrong):
 def _note(mc, f, site, arr, off, m, values):
     """Write the access into the log of the buffer; returns the offset with the block's part of shared memory."""
     if arr.per and f.g.blocks > 1:
-        blk = f.g.blk if m.full else f.g.blk[m.idx]
-        off = off + blk * arr.per
+        own = f.g.part_of(arr)
+        off = off + (own if m.full else own[m.idx])
     if mc.recording:
         mc.record(f.g, site, arr, off, m, values)
     return off

@@ -83,9 +83,15 @@ class Counter:
 
     def __init__(self):
         self.traffic = Traffic()
-        self.waiting, self.pending = {}, 0
+        self.waiting, self.pending, self._known = {}, 0, {}
 
     def _both(self, site, arr):
+        key = (site.number, arr.root.name)
+        if key not in self._known:
+            self._known[key] = self._find(site, arr)
+        return self._known[key]
+
+    def _find(self, site, arr):
         name = arr.root.name
         rows = self.traffic.arrays.get(name)
         if rows is None:
