@@ -5,8 +5,9 @@ import re
 
 import nbformat
 import pytest
-from learners import PUZZLES, WRONG
+from learners import WRONG
 from nbclient import NotebookClient
+from puzzles import PUZZLES
 
 from andrea_lab import lesson
 from andrea_lab.lesson import judge, limits, reasons
