@@ -197,6 +197,24 @@ def fence_after_the_count(x, part, count, o):
         o[0] = acc
 
 
+# Every thread writes, one thread fences: the others' writes are not behind its fence.
+@bug("race", 4, 32, lambda: (ramp(128), zeros(128), ints(0), zeros(32)),
+     want=lambda x, p, c, o: 2 * x.reshape(4, 32).sum(axis=0))  # fmt: skip
+def one_thread_fences_for_all(x, part, count, o):
+    last = cuda.shared.array(1, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[i] = x[i] * float32(2)  # BUG
+    if t == 0:
+        cuda.threadfence()
+        last[0] = cuda.atomic.add(count, 0, 1)
+    cuda.syncthreads()
+    if last[0] == cuda.gridDim.x - 1:
+        acc = float32(0)
+        for b in range(cuda.gridDim.x):
+            acc += part[b * 32 + t]
+        o[t] = acc
+
+
 # CUDA by Example's lock, opened with a plain store.
 @bug(("race", "lost_update"), 4, 1, lambda: (ints(0), ramp(4), zeros(1)), want=lambda k, x, o: [x.sum()], group="race")
 def lock_opened_by_a_plain_store(lock, x, o):
@@ -257,3 +275,8 @@ def all_write_one_scale(x, y):
     s[0] = x[0]  # BUG
     cuda.syncthreads()
     y[t] = x[t] * s[0]
+
+
+@bug("same_value", 1, 32, lambda: (bins(32, 8), np.zeros(8, bool)), want=lambda x, seen: np.full(8, True))
+def all_tick_the_values_they_have_seen(x, seen):
+    seen[x[cuda.grid(1)]] = True  # BUG

@@ -343,3 +343,40 @@ def barrier_hoisted_out_of_the_loop(x, y):
         s[t] = x[r, t]
         acc += s[31 - t]  # BUG
     y[t] = acc
+
+
+# A row as a view of a tile: the other half of the block still writes it.
+@bug("race", 1, 64, lambda: (ramp(64), zeros(64)), want=lambda x, y: np.roll(x, 32))
+def row_of_the_other_half(x, y):
+    s = cuda.shared.array((2, 32), float32)
+    t = cuda.threadIdx.x
+    mine = s[t // 32]
+    mine[t % 32] = x[t]
+    other = s[1 - t // 32]
+    y[t] = other[t % 32]  # BUG
+
+
+def _put(s, i, v):
+    s[i] = v  # BUG
+
+
+put = cuda.jit(device=True)(_put)
+
+
+# The write is in a device function, the missing barrier in the kernel.
+@bug("race", 1, 32, lambda: (ramp(32), zeros(32)), want=lambda x, y: x[::-1], marked=_put)
+def write_in_a_device_function(x, y):
+    s = cuda.shared.array(32, float32)
+    t = cuda.threadIdx.x
+    put(s, t, x[t])
+    y[t] = s[31 - t]
+
+
+# A tile of two dimensions in a block of three: every layer writes it.
+@bug("race", 1, (4, 4, 4), lambda: (ramp(4, 4, 4), zeros(4, 4, 4)), want=lambda x, y: x)
+def layers_of_a_block_share_a_tile(x, y):
+    s = cuda.shared.array((4, 4), float32)
+    i, j, k = cuda.threadIdx.x, cuda.threadIdx.y, cuda.threadIdx.z
+    s[j, i] = x[k, j, i]  # BUG
+    cuda.syncthreads()
+    y[k, j, i] = s[j, i]

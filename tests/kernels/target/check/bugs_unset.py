@@ -168,3 +168,12 @@ def tree_of_a_length_that_is_not_a_power_of_two(x, o, n):
     cuda.syncthreads()
     if t == 0:
         o[0] = s[15]
+
+
+# Half of the lanes have no value to give, and are asked for it.
+@bug("unset", 1, 32, lambda: (ramp(32), zeros(32)), want=lambda x, y: np.where(np.arange(32) < 16, x, 0))
+def shuffle_of_a_value_half_the_lanes_lack(x, y):
+    t = cuda.threadIdx.x
+    if t < 16:
+        v = x[t]
+    y[t] = cuda.shfl_xor_sync(0xFFFFFFFF, v, 16)  # BUG

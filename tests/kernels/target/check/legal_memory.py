@@ -2,7 +2,9 @@
 
 import numpy as np
 from bugs_common import bins, ints, legal, ramp, zeros
-from numba import cuda, float32, int32
+from numba import cuda, float32, int32, uint8
+
+TABLE = ramp(32)
 
 
 @legal(1, 64, lambda: (ramp(64), zeros(64)), want=lambda x, y: np.cumsum(x))
@@ -283,3 +285,20 @@ def one_cell_many_writers_with_barriers(x, o):
         if t == 13 * k:
             x[0] += float32(k)
         cuda.syncthreads()
+
+
+# Neighbouring bytes are different places.
+@legal(1, 64, lambda: (ramp(64, dtype=np.uint8), zeros(64)), want=lambda x, y: x[::-1])
+def one_byte_a_thread(x, y):
+    s = cuda.shared.array(64, uint8)
+    t = cuda.threadIdx.x
+    s[t] = x[t]
+    cuda.syncthreads()
+    y[t] = s[63 - t]
+
+
+@legal(1, 32, lambda: (zeros(32),), want=lambda y: TABLE[::-1] + TABLE)
+def constants_from_outside(y):
+    c = cuda.const.array_like(TABLE)
+    t = cuda.threadIdx.x
+    y[t] = c[31 - t] + TABLE[t]

@@ -31,6 +31,26 @@ def last_block_adds_up(x, part, count, o):
         o[0] = acc
 
 
+# Every thread writes and fences; a barrier brings their writes before the count of one.
+@legal(
+    4, 32, lambda: (ramp(128), zeros(128), ints(0), zeros(32)), want=lambda x, p, c, o: 2 * x.reshape(4, 32).sum(axis=0)
+)
+def last_block_adds_up_what_all_threads_wrote(x, part, count, o):
+    last = cuda.shared.array(1, int32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    part[i] = x[i] * float32(2)
+    cuda.threadfence()
+    cuda.syncthreads()
+    if t == 0:
+        last[0] = cuda.atomic.add(count, 0, 1)
+    cuda.syncthreads()
+    if last[0] == cuda.gridDim.x - 1:
+        acc = float32(0)
+        for b in range(cuda.gridDim.x):
+            acc += part[b * 32 + t]
+        o[t] = acc
+
+
 # Whole blocks leave before the barrier: nobody of theirs is waited for.
 @legal(4, 32, lambda: (ramp(64), zeros(64)), want=lambda x, y: x.reshape(2, 32)[:, ::-1].ravel())
 def whole_blocks_return_early(x, y):
@@ -314,3 +334,16 @@ def tree_of_96_threads(x, o):
         k //= 2
     if t == 0:
         o[cuda.blockIdx.x] = s[0]
+
+
+# The mask is asked for, or voted for, by those who take part.
+@legal(1, 32, lambda: (ramp(32), zeros(32)),
+       want=lambda x, y: np.where(np.arange(32) % 2 == 0, x[0], 0) + np.where(np.arange(32) < 10, x[9], 0))  # fmt: skip
+def masks_of_those_who_are_there(x, y):
+    t = cuda.threadIdx.x
+    if t % 2 == 0:
+        y[t] = cuda.shfl_sync(cuda.activemask(), x[t], 0)
+    few = cuda.ballot_sync(0xFFFFFFFF, t < 10)
+    if t < 10:
+        y[t] += cuda.shfl_sync(few, x[t], 9)
+        cuda.syncwarp(few)
