@@ -11,6 +11,12 @@
 
     k_add[(n + 255) // 256, 256](a, b, out, n)
 
+    report = check(k_add)[(n + 255) // 256, 256](a, b, out, n)     # races, bounds, barriers, unset reads, traffic
+    trace(k_add, block=0, warp=0)[(n + 255) // 256, 256](a, b, out, n).events
+
+The check target runs the same source thread by thread in step and writes every access down; `use("check")` makes every
+launch do so and raise KernelFault.
+
 What a kernel may use on the CPU target: threadIdx, blockIdx, blockDim, gridDim, grid, gridsize, laneid, warpsize,
 shared.array and local.array of constant size, syncthreads, syncwarp, shuffles, atomics, fma; if, while, `for ... in
 range(...)`; math, abs, min, max, casts; functions decorated with @device. What it may not do is refused with file,

@@ -5,6 +5,7 @@ import numpy as np
 from .. import arguments as sizes
 from ..errors import KernelError, KernelFault, LaunchError
 from .arguments import Launch
+from .calls import MOST_LOCAL
 from .faults import MAX_SHARED, MAX_THREADS, Fault, Refused
 from .machine import LANES, Machine
 from .orders import Orders, compare
@@ -187,7 +188,8 @@ def _sample(launch, recorder):
 
 
 def _run(family, launch, orders, seed, budget, recorder, blocks=None):
-    together = 1 if family.spins else max(1, LANES // launch.threads)
+    lanes = min(LANES, MOST_LOCAL // max(1, family.local_bytes))
+    together = 1 if family.spins else max(1, lanes // launch.threads)
     mc, done = _recorded(family, launch, budget, recorder, together, blocks)
     if together > 1 and launch.blocks > 1 and any(k[0] == "endless" for k in mc.faults):
         if recorder is not None:

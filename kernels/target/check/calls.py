@@ -13,6 +13,7 @@ from .faults import MAX_LOCAL, Refused, Stop
 from .memory import Array
 from .program import MISSING, is_callable_on_device
 
+MOST_LOCAL = 1 << 28  # bytes of local arrays that are held at once
 CASTS = {int: I64, float: F64, bool: BOOL}
 OPERATORS = {operator.add: ast.Add, operator.sub: ast.Sub, operator.mul: ast.Mult, operator.mod: ast.Mod}
 OPERATORS |= {operator.truediv: ast.Div, operator.floordiv: ast.FloorDiv, operator.pow: ast.Pow, pow: ast.Pow}
@@ -185,9 +186,14 @@ class Calls(warps.WarpCalls):
         if bytes_ > MAX_LOCAL:
             return lambda f, m: f.mc.local_limit(program, line, bytes_)
 
+        self.family.local_bytes += bytes_
+
         def local(f, m):
             found = f.local.get(key)
             if found is None:
+                if bytes_ * f.g.size > MOST_LOCAL:
+                    size = f"{bytes_ * f.g.size:,} bytes of local arrays for one block"
+                    raise Refused(program, line, size, "use a smaller array, or fewer threads a block")
                 found = f.local[key] = memory.local_array("?", shape, dtype, f.g.size)
             return found
 

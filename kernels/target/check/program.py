@@ -143,7 +143,7 @@ class Family:
     """A kernel with the device functions it calls, each read once."""
 
     def __init__(self, kernel):
-        self.known, self.stack, self.sites = {}, [], []
+        self.known, self.stack, self.sites, self.local_bytes = {}, [], [], 0
         self.kernel = self.get(kernel)
 
     def finish(self):

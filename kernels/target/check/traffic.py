@@ -92,7 +92,9 @@ class Counter:
         return self._known[key]
 
     def _find(self, site, arr):
-        name = arr.root.name
+        name, space = arr.root.name, arr.buffer.space
+        if name in self.traffic.arrays and self.traffic.arrays[name].space != space:
+            name = f"{name} ({space})"  # two functions may use one name for arrays of two kinds
         rows = self.traffic.arrays.get(name)
         if rows is None:
             rows = self.traffic.arrays[name] = ArrayTraffic(arr.buffer.space)
