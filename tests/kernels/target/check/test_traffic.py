@@ -214,3 +214,19 @@ def test_traffic_is_the_same_whatever_the_orders():
     plain = kernels.check(tree, orders=0)[1, 64](ramp(64), zeros(1)).traffic
     mixed = kernels.check(tree, orders=3, seed=9)[1, 64](ramp(64), zeros(1)).traffic
     assert plain.arrays == mixed.arrays and plain.lines == mixed.lines
+
+
+def test_the_timeline_of_a_warp():
+    trace = kernels.trace(tree, block=0, warp=1)[1, 64](ramp(64), zeros(1))
+    first = tree.__code__.co_firstlineno
+    events = [(e.line - first, e.what, e.array) for e in trace.events]
+    # The second warp loads, waits, and has no part in any level of the tree but its barriers.
+    assert events[:3] == [(3, "read", "x"), (3, "write", "s"), (4, "barrier", None)]
+    assert [what for _, what, _ in events[3:]] == ["barrier"] * 6
+    load = trace.events[0]
+    assert tuple(load.lanes) == tuple(range(32)) and tuple(load.indices) == tuple(range(32, 64))
+    times = [e.time for e in trace.events]
+    assert times == sorted(times)
+    first_warp = kernels.trace(tree, block=0, warp=0)[1, 64](ramp(64), zeros(1)).events
+    adds = [(tuple(e.lanes), tuple(e.indices)) for e in first_warp if e.what == "write" and e.line == first + 8]
+    assert adds == [(tuple(range(k)), tuple(range(k))) for k in (32, 16, 8, 4, 2, 1)]
