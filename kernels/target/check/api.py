@@ -43,6 +43,11 @@ class Traced:
     def _run(self, config):
         def launch(*args):
             report, recorder = examine(self.kernel, config, args, 0, 0, self.budget, (self.block, self.warp))
+            recorder = recorder or Recorder(0, 0)
+            if not recorder.threads and report.completed:
+                warps = -(-report.block[0] * report.block[1] * report.block[2] // 32)
+                size = f"a grid of {report.grid} with {warps} warps a block"
+                raise LaunchError(f"trace of {report.name}: no block {self.block}, warp {self.warp} in {size}")
             events, lines = tuple(recorder.events), dict(sorted(recorder.lines.items()))
             threads, shapes = recorder.threads, recorder.shapes
             return Trace(report.name, self.block, self.warp, events, lines, threads, shapes, report)
@@ -91,6 +96,12 @@ def _shape(config, what, given):
     return tuple(int(n) for n in parts) + (1,) * (3 - len(parts))
 
 
+def _bytes(given):
+    if isinstance(given, bool) or not isinstance(given, (int, np.integer)) or given < 0:
+        raise LaunchError(f"dynamic shared memory is {given!r:.40}, expected a number of bytes")
+    return int(given)
+
+
 def examine(kernel, config, args, orders, seed, budget, traced=None, whole=False):
     """(Report, Recorder or None). traced: (block, warp) to record; whole: run every block, however many."""
     kernel = kernel.latest() if hasattr(kernel, "latest") else kernel
@@ -100,7 +111,7 @@ def examine(kernel, config, args, orders, seed, budget, traced=None, whole=False
         if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
             raise LaunchError(f"launch it with a grid and a block, {name}[grid, block](...), got [{config!r:.40}]")
         grid, block = _shape(config, "grid", config[0]), _shape(config, "block", config[1])
-        dynamic = int(config[3]) if len(config) == 4 else 0
+        dynamic = _bytes(config[3]) if len(config) == 4 else 0
         if traced is not None:
             recorder = Recorder(_linear(traced[0], grid), traced[1])
         family = _read(kernel)
@@ -123,7 +134,9 @@ def _read(kernel):
     try:
         family = Family(kernel)
         family.finish()
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a kernel's text sets off is told, not raised
+        if isinstance(error, (Refused, KernelError)):
+            raise
         raise KernelError(f"its text cannot be understood: {type(error).__name__}: {error}"[:200]) from error
     return family
 
@@ -218,7 +231,7 @@ def _recorded(family, launch, budget, recorder, together, blocks):
         return mc, mc.run(together)
     except Refused as error:
         mc.add(refusal(error))
-    except (ArithmeticError, AttributeError, IndexError, MemoryError, RecursionError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a kernel sets off is told, not raised
         mc.add(_broken(mc, error))
     return mc, False
 
@@ -242,7 +255,7 @@ def _orders(family, launch, orders, seed, budget, together):
             if not mc.run(together):
                 note = "one of them did not end"
                 continue
-        except (Refused, ArithmeticError, AttributeError, IndexError, TypeError, ValueError):
+        except Exception:
             note = "one of them could not run"
             continue
         results.append(other.results())

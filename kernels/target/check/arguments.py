@@ -70,6 +70,8 @@ def scalar(name, value):
     """A number or a tuple of numbers as the kernel sees it."""
     if isinstance(value, tuple):
         return tuple(scalar(name, v) for v in value)
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise LaunchError(f"argument {name} is {value}, beyond 64 bits")
     out = lift(value)
     if not is_number(out) or out.dtype.kind not in "biuf":
         kind = "a list" if isinstance(value, list) else f"a {type(value).__name__}"

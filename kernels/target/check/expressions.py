@@ -65,6 +65,8 @@ class Expressions:
             self.refuse(node, "a string is not possible in a kernel", "use numbers and arrays")
         if not isinstance(v, (bool, int, float)):
             self.refuse(node, f"{v!r:.20} is not possible in a kernel", "use numbers and arrays")
+        if isinstance(v, int) and v >= 2**64:
+            self.refuse(node, f"{v} does not fit into 64 bits")
         v = lift(v)
         return lambda f, m: v
 

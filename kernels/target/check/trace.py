@@ -69,8 +69,9 @@ class Recorder:
         if g is not self._group:
             self._group, self._at = g, None
             blk = np.flatnonzero(mc.numbers == self.block)
-            if len(blk):
-                row = g.position[blk[0] * (g.warps // g.blocks) + self.warp]
+            warps = g.warps // g.blocks
+            if len(blk) and 0 <= self.warp < warps:
+                row = g.position[blk[0] * warps + self.warp]
                 self._at = row[row >= 0]
                 self.threads = tuple(mc.thread(g, k) for k in self._at)
         return self._at

@@ -5,6 +5,7 @@ import pytest
 from check_kernels import F, k_layernorm, k_reverse, k_warp_tree, ramp
 
 import kernels
+from kernels.target import KernelError
 
 
 def test_the_events_of_a_warp_in_order():
@@ -36,6 +37,17 @@ def test_barriers_shuffles_and_lanes_that_sit_out():
     ]
     assert [len(e.lanes) for e in trace.reads("s")] == [16, 16]
     assert trace.barriers()[0].array is None and trace.barriers()[0].indices == ()
+
+
+@pytest.mark.parametrize("where", [{"block": 1}, {"warp": 2}, {"block": (0, 1, 0)}])
+def test_a_warp_that_is_not_there(where):
+    with pytest.raises(KernelError, match="trace of k_reverse: no block"):
+        kernels.trace(k_reverse, **where)[1, 64](ramp(64), np.zeros(64, F))
+
+
+def test_a_launch_that_cannot_run_has_a_trace_without_events():
+    trace = kernels.trace(k_reverse)[1, 2048](ramp(64), np.zeros(64, F))
+    assert trace.events == () and trace.report.limits
 
 
 @pytest.mark.parametrize("block", [2, (2, 0, 0)])
