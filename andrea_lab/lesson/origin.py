@@ -81,21 +81,29 @@ def defined(text: str, name: str, namespace: dict, first: int = 1) -> Any:
 
 
 def variant(given: Any, text: str | None = None, constants: dict[str, Any] | None = None) -> Any:
-    """The kernel that `text`, a changed text of `given`, defines in the same surroundings, some constants changed."""
+    """The kernel that `text`, a changed text of `given`, defines in the same surroundings, some constants changed.
+
+    Its decorators are left out, since they may need names that are not in reach: it becomes a @kernel, or stays plain.
+    """
     fn = plain(given)
     names = {**fn.__globals__, **_closure(fn), **(constants or {})}
-    return defined(text_of(given) if text is None else text, fn.__name__, names, fn.__code__.co_firstlineno)
+    body, skipped = _bare(text_of(given) if text is None else text)
+    made = defined(body, fn.__name__, names, fn.__code__.co_firstlineno + skipped)
+    return made if given is fn else kernel(made)
+
+
+def _bare(text: str) -> tuple[str, int]:
+    """The text of a function without its decorators, and how many lines they took."""
+    skipped = ast.parse(text).body[0].lineno - 1
+    return "\n".join(text.split("\n")[skipped:]), skipped
 
 
 def packed(given: Any) -> dict[str, Any]:
     """A kernel as plain JSON values. Raises OriginError for a value that no kernel may use."""
     fn = plain(given)
-    text = text_of(given)
-    tree = ast.parse(text).body[0]
-    lines = text.split("\n")[tree.lineno - 1 :]
+    text, skipped = _bare(text_of(given))
     values = {name: _pack(name, value, fn) for name, value in free(given).items()}
-    first = fn.__code__.co_firstlineno + tree.lineno - 1
-    return {"name": fn.__name__, "text": "\n".join(lines), "first": first, "values": values}
+    return {"name": fn.__name__, "text": text, "first": fn.__code__.co_firstlineno + skipped, "values": values}
 
 
 def unpacked(made: dict[str, Any], wrap: Callable = kernel, constants: dict[str, Any] | None = None) -> Any:
