@@ -172,7 +172,6 @@ def test_the_blas_librarys_threads_are_held_and_handed_back():
     assert [p.get_num_threads() for p in pools] == before
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor: nowhere else to go")
 def test_helpers_keep_off_the_callers_processor():
     mine = os.sched_getaffinity(0)
     first = min(mine)
@@ -185,7 +184,7 @@ def test_helpers_keep_off_the_callers_processor():
             team_now = team._current_team()
             helper = team_now.members[0].thread.native_id
             assert team_now.processor in mine
-            assert os.sched_getaffinity(helper) == mine - {team_now.processor}
+            assert os.sched_getaffinity(helper) == (mine - {team_now.processor} or mine)
     finally:
         os.sched_setaffinity(0, mine)
 
