@@ -182,7 +182,7 @@ def make_backward(HS, strip=STRIP):
                 Vs[j, d] = float32(0.0)
         for qt in range((T + TILE - 1) // TILE):
             i0 = qt * TILE
-            cuda.syncthreads()
+            # No barrier here: a column of Qs and Ds belongs to one thread, which fills it and later reads it.
             for i in range(TILE):
                 for d in range(tx, HS, TILE):
                     Qs[i, d] = at(q, r0 + i0 + i, c0 + d, r0 + T, c0 + HS)
@@ -201,7 +201,7 @@ def make_backward(HS, strip=STRIP):
                     delta += gi[d] * out[r0 + i0 + tx, c0 + d]
             for kt in range(qt + 1):
                 k0 = kt * TILE
-                cuda.syncthreads()
+                # Nor here: the barrier before the sums of dk and dv comes after every read of Ks and Vs.
                 if k0 + TILE <= T:
                     for j in range(TILE):
                         for d in range(tx, HS, TILE):

@@ -1,8 +1,9 @@
 """Cases of tiled attention, k_flash_fwd and k_flash_bwd.
 
-The registered kernels are made for heads of 32 columns. Two more forms, heads of 4 columns (no padding) and of 3
-(padded to a strip of 4), make the rest of the work small: a sequence that ends inside its second tile, one that ends
-with a tile, scores that are large or all far below zero.
+The registered kernels are made for heads of 32 columns and tiles of 32 rows. Two more forms have tiles of 8, so that
+small sequences have several of them: heads of 4 columns, and heads of 9, which are more than a tile has threads and are
+padded to 16. Sequences end inside a tile and with one; scores are large, or all far below zero. "padded" bounds what is
+written to shared memory: the padding once, a tile once for each time it is needed.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from andrea_lab.lesson.cases.case import TOLERANCE, Draw, Setup, recipe
 from kernels.attention_flash import TILE
 from kernels.registry import cdiv
 
-STRIPS = {3: 2, 4: 2}  # head size -> running sums in registers, for the forms that are not the registered one
-PLAIN = {"one": {"B": 1, "T": 1, "NH": 1, "HS": 3}, "odd": {"B": 2, "T": 5, "NH": 2, "HS": 4}}
+SMALL = 8  # rows of a tile of the forms that are not the registered one
+STRIPS = {4: 1, 9: 8}  # their head sizes -> running sums in registers
+PLAIN = {"one": {"B": 1, "T": 1, "NH": 1, "HS": 9}, "odd": {"B": 2, "T": 5, "NH": 2, "HS": 4}}
 STRONG = {
-    "whole tile": {"B": 1, "T": 32, "NH": 2, "HS": 4},
-    "negative": {"B": 1, "T": 33, "NH": 1, "HS": 4, "kind": "negative"},
-    "large": {"B": 1, "T": 35, "NH": 1, "HS": 4, "kind": "large"},
-    "padded": {"B": 2, "T": 34, "NH": 1, "HS": 3},
-    "one, heads of 32": {"B": 1, "T": 1, "NH": 1, "HS": 32},
+    "whole tiles": {"B": 1, "T": 16, "NH": 2, "HS": 4},
+    "negative": {"B": 1, "T": 9, "NH": 1, "HS": 4, "kind": "negative"},
+    "large": {"B": 1, "T": 19, "NH": 1, "HS": 4, "kind": "large"},
+    "padded": {"B": 2, "T": 18, "NH": 2, "HS": 9},
     "heads of 32": {"B": 2, "T": 5, "NH": 2, "HS": 32},
+    "tiles of 32": {"B": 1, "T": 34, "NH": 1, "HS": 32},
 }
 
 
@@ -30,18 +32,34 @@ def form(HS: int) -> dict[str, int]:
     """The constants of the form for heads of HS columns; none for the registered one."""
     if HS not in STRIPS:
         return {}
-    return {"HS": HS, "STRIP": STRIPS[HS], "HP": cdiv(HS, STRIPS[HS]) * STRIPS[HS]}
+    return {"HS": HS, "STRIP": STRIPS[HS], "HP": cdiv(HS, STRIPS[HS]) * STRIPS[HS], "TILE": SMALL}
+
+
+def pairs_of_tiles(T: int) -> int:
+    """How many small tiles of keys the tiles of queries of a sequence look at, all together."""
+    return sum(i + 1 for i in range(cdiv(T, SMALL)))
 
 
 @recipe("k_flash_fwd", PLAIN, STRONG)
 def forward(draw: Draw, B: int, T: int, NH: int, HS: int, kind: str = "") -> Setup:
     arguments, expected = forward_data(draw, B, T, NH, HS, kind)
-    grid = (cdiv(T, TILE), NH, B)
-    return Setup(grid, TILE, arguments | {"T": T, "scale": np.float32(HS**-0.5)}, expected, form=form(HS))
+    made, traffic = form(HS), {}
+    tile = made.get("TILE", TILE)
+    if HS == 9:
+        padding = cdiv(T, SMALL) * (made["HP"] - HS)
+        traffic = {"shared writes": B * NH * 2 * SMALL * (padding + pairs_of_tiles(T) * HS)}
+    scalars = {"T": T, "scale": np.float32(HS**-0.5)}
+    return Setup((cdiv(T, tile), NH, B), tile, arguments | scalars, expected, form=made, traffic=traffic)
 
 
 @recipe("k_flash_bwd", PLAIN, STRONG)
 def backward(draw: Draw, B: int, T: int, NH: int, HS: int, kind: str = "") -> Setup:
     arguments, expected = backward_data(draw, B, T, NH, HS, kind)
+    made, traffic = form(HS), {}
+    if HS == 9:
+        # Queries and their gradients once, keys and values for each pair of tiles, and p and ds twice for it.
+        rows = made["HP"] - HS + cdiv(T, SMALL) * HS + pairs_of_tiles(T) * (HS + 2 * SMALL)
+        traffic = {"shared writes": B * NH * 2 * SMALL * rows}
     scalars, tol = {"T": T, "scale": np.float32(HS**-0.5)}, LOOSE if kind else TOLERANCE
-    return Setup((NH, B), TILE, arguments | scalars, expected, tol, form=form(HS))
+    tile = made.get("TILE", TILE)
+    return Setup((NH, B), tile, arguments | scalars, expected, tol, form=made, traffic=traffic)

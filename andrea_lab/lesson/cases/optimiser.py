@@ -99,7 +99,12 @@ def scale_grads(draw: Draw, N: int) -> Setup:
 
 @recipe(
     "k_grad_scale",
-    {"one": {"N": 1, "norm": 4.0}, "small": {"N": 5, "norm": 0.5}, "never": {"N": 5, "norm": 4.0, "max_norm": 0.0}},
+    {
+        "one": {"N": 1, "norm": 4.0},
+        "small": {"N": 5, "norm": 0.5},
+        "never": {"N": 5, "norm": 4.0, "max_norm": 0.0},
+        "equal": {"N": 5, "norm": 1.0},
+    },
     {
         "strong": {"N": 70, "norm": 7.0},
         "largest": {"N": 40, "norm": LARGEST, "max_norm": 1e38},

@@ -59,7 +59,7 @@ def subjects() -> dict[str, tuple[str, ...]]:
 
 def devices(kernel: str) -> list[Device]:
     """The device functions that a kernel calls."""
-    source = Source(KERNELS[kernel].fn)
+    source = KERNELS[kernel].kernel.source
     values = (source.lookup(chain[0]) for chain in source.chains())
     return [value for value in values if isinstance(value, Device)]
 
@@ -69,7 +69,7 @@ def source_of(subject: str) -> Source:
     """The text and surroundings of a kernel or device function. Raises KeyError for an unknown name."""
     through = subjects()[subject][0]
     if through == subject:
-        return Source(KERNELS[subject].fn)
+        return KERNELS[subject].kernel.source
     return next(d for d in devices(through) if d.name == subject).source
 
 
@@ -100,7 +100,7 @@ def sample(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
 
 def build(mutant: Mutant, kernel: str, form: dict[str, int]) -> Callable[..., None]:
     """The kernel as a plain function, itself changed or calling a changed device function, for one of its forms."""
-    source = Source(KERNELS[kernel].fn)
+    source = KERNELS[kernel].kernel.source
     names = source.env() | form
     if mutant.subject == kernel:
         return define(mutant.text, names)

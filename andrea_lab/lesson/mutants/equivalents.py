@@ -27,8 +27,12 @@ EQUIVALENTS: dict[tuple[str, str, str, int], str] = {
     ("k_attn_fwd", "const", "total = float32(0.0): 0.0 as 1", 0): FIRST,
     ("k_flash_fwd", "const", "qi[d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_fwd", "const", "total[d] = float32(0.0): 0.0 as 1", 0): FIRST,
+    ("k_flash_fwd", "const", "Ks[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_flash_fwd", "const", "Vs[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_fwd", "const", "norm = float32(0.0): 0.0 as 1", 0): FIRST,
     ("k_flash_fwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
+    ("k_flash_bwd", "const", "Ks[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_flash_bwd", "const", "Vs[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_bwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
     ("clip_scale", "offbyone", "norm > max_norm as norm >= max_norm", 0): "Where they are equal, max_norm / norm is 1.",
 }

@@ -15,6 +15,7 @@ import numpy as np
 from andrea_lab.lesson.cases import Case, case_list
 from andrea_lab.lesson.mutants.bank import Mutant, build, define, original, subjects
 from kernels import target
+from kernels.pairs import KERNELS
 from kernels.target.check import check
 
 INPUTS = 200  # random inputs of a proof
@@ -94,8 +95,13 @@ def launch(kernel: Callable[..., None], case: Case) -> list:
     """The arguments after a launch on the cpu target."""
     arrays = case.fresh()
     with target.use("cpu"):
-        target.kernel(kernel)[case.grid, case.block](*arrays)
+        _on_target(kernel)[case.grid, case.block](*arrays)
     return arrays
+
+
+@functools.lru_cache(16)
+def _on_target(kernel: Callable[..., None]) -> target.Kernel:
+    return target.kernel(kernel)
 
 
 # ---------------------------------------------------------------- equivalents
@@ -120,12 +126,9 @@ def prove(mutant: Mutant, inputs: int = INPUTS) -> str:
 
 
 def _original(made: dict, case: Case) -> Callable[..., None]:
-    from kernels.pairs import KERNELS
-    from kernels.target.source import Source
-
     key = case.kernel, *case.form.items()
     if key not in made:
-        made[key] = define(original(case.kernel), Source(KERNELS[case.kernel].fn).env() | case.form)
+        made[key] = define(original(case.kernel), KERNELS[case.kernel].kernel.source.env() | case.form)
     return made[key]
 
 

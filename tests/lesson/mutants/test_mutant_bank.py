@@ -12,7 +12,7 @@ from andrea_lab.lesson import mutants as m
 from andrea_lab.lesson.mutants.equivalents import MOST
 from andrea_lab.lesson.mutants.judge import Verdict
 
-SAMPLE = 150  # mutants of an ordinary test run
+SAMPLE = 100  # mutants of an ordinary test run
 SEED = 0
 
 
