@@ -11,13 +11,16 @@ import bugs_rest
 import bugs_shared
 import bugs_unset
 import bugs_warp
+import legal_memory
+import legal_sync
 import numpy as np
 import pytest
-from bugs_common import BUGS
+from bugs_common import BUGS, LEGAL
 
 import kernels
 
 MODULES = (bugs_shared, bugs_global, bugs_warp, bugs_barrier, bugs_bounds, bugs_unset, bugs_rest)
+LEGAL_MODULES = (legal_memory, legal_sync)
 
 
 def check(entry, budget=1_000, **options):
@@ -121,3 +124,15 @@ def test_a_fault_leaves_the_arguments_alone_unless_the_launch_ran_to_its_end():
         kernels.check(entry.fn, budget=1_000)[entry.launch](*arguments)
         for found, before in zip(arguments, fresh, strict=True):
             np.testing.assert_array_equal(found, before, err_msg=name)
+
+
+def test_the_table_of_the_readme_is_of_this_list():
+    """Its counts are the list's, and its column for our own check says what the tests above say: all of them."""
+    root = next(p for p in Path(__file__).parents if (p / "pyproject.toml").exists())
+    section = (root / "README.md").read_text().split("## What can find a wrong kernel")[1].split("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
+    counts = [(int(row[1]), row[2]) for row in rows[2:]]
+    groups = [sum(e.group == group for e in BUGS) for group in dict.fromkeys(e.group for e in BUGS)]
+    assert sorted(n for n, _ in counts[:-2]) == sorted(groups)
+    assert counts[-2] == (len(BUGS), str(len(BUGS))) and counts[-1] == (len(LEGAL), "0")
+    assert all(found == str(n) for n, found in counts[:-1])
