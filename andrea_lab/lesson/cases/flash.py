@@ -2,8 +2,8 @@
 
 The registered kernels are made for heads of 32 columns and tiles of 32 rows. Two more forms have tiles of 8, so that
 small sequences have several of them: heads of 4 columns, and heads of 9, which are more than a tile has threads and are
-padded to 16. Sequences end inside a tile and with one; scores are large, or all far below zero. "padded" bounds what is
-written to shared memory: the padding once, a tile once for each time it is needed.
+padded to 16. Sequences end inside a tile and with one; scores are large, or all far below zero. What is written to
+shared memory is bounded: the padding once, a tile once for each time it is needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def forward(draw: Draw, B: int, T: int, NH: int, HS: int, kind: str = "") -> Set
     arguments, expected = forward_data(draw, B, T, NH, HS, kind)
     made, traffic = form(HS), {}
     tile = made.get("TILE", TILE)
-    if HS == 9:
+    if made:
         padding = cdiv(T, SMALL) * (made["HP"] - HS)
         traffic = {"shared writes": B * NH * 2 * SMALL * (padding + pairs_of_tiles(T) * HS)}
     scalars = {"T": T, "scale": np.float32(HS**-0.5)}
@@ -56,7 +56,7 @@ def forward(draw: Draw, B: int, T: int, NH: int, HS: int, kind: str = "") -> Set
 def backward(draw: Draw, B: int, T: int, NH: int, HS: int, kind: str = "") -> Setup:
     arguments, expected = backward_data(draw, B, T, NH, HS, kind)
     made, traffic = form(HS), {}
-    if HS == 9:
+    if made:
         # Queries and their gradients once, keys and values for each pair of tiles, and p and ds twice for it.
         rows = made["HP"] - HS + cdiv(T, SMALL) * HS + pairs_of_tiles(T) * (HS + 2 * SMALL)
         traffic = {"shared writes": B * NH * 2 * SMALL * rows}

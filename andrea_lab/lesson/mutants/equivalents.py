@@ -10,6 +10,7 @@ NEVER = ("barrier", "guard", "atomic", "accumulate")
 MOST = 0.03  # of the bank
 
 PADDING = "A padding's other factor is 0, and what it stands in is cut away or adds 0."
+BEYOND = "A row beyond the sequence has no gradient: whatever it makes is multiplied by 0 and added."
 FIRST = "The first key brings exp(-1e30 - m) = 0, and what was there before is multiplied by it."
 FAST = "A tile that ends with the array takes the path that tests every element: the same elements by the same reads."
 
@@ -33,6 +34,8 @@ EQUIVALENTS: dict[tuple[str, str, str, int], str] = {
     ("k_flash_fwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
     ("k_flash_bwd", "const", "Ks[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_bwd", "const", "Vs[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
+    ("k_flash_bwd", "const", "gi[d] = float32(0.0): 0.0 as 1", 0): BEYOND,
+    ("k_flash_bwd", "const", "L = float32(0.0): 0.0 as 1", 0): BEYOND,
     ("k_flash_bwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
     ("clip_scale", "offbyone", "norm > max_norm as norm >= max_norm", 0): "Where they are equal, max_norm / norm is 1.",
 }
