@@ -53,7 +53,8 @@ def k_adamw(w, g, m, v, hp, start, stop, decays):
     Shapes: w, g, m, v (n,); hp (16,); decays is 1 or 0.
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 4 + 3.
+    Reads + writes: reads w 2 size, g, m and v size each, hp 8 gridDim blockDim; writes w, m and v size each;
+    where size = stop - start. w stands twice in its update; hp is read by every thread.
     Saves: m and v for the next step.
     """
     i = start + cuda.grid(1)

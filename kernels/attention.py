@@ -59,7 +59,9 @@ def k_attn_fwd(q, k, v, out, lse, NH, T, rows, HS, scale):
     Shapes: q, k, v, out (N, C) = (B * T, NH * HS), head h in columns h * HS on; lse (B, NH, T); rows = B * NH * T.
     Threads: one thread a query of a head; thread r is position r mod T.
     Shared memory: none.
-    Reads + writes: about 1.5 T per element of out: every key is read twice by every later query.
+    Reads + writes: reads q and k 2 pairs HS each, v and out pairs HS each; writes out rows HS + pairs HS, lse rows;
+    where pairs = rows (T + 1) / 2. Every score is made twice, out is added up in place: about 3 T reads per element of
+    out.
     Saves: lse (and q, k, v, out); the (T, T) scores are never stored.
     """
     r = cuda.grid(1)
@@ -99,7 +101,9 @@ def k_attn_bwd(q, k, v, out, lse, dout, dq, dk, dv, NH, T, rows, HS, scale):
     Threads: the first `rows` threads own a query of a head each and write its dq; the next `rows` own a key and write
     its dk and dv. Both make the scores they need again, so nobody adds to another's row: no atomics.
     Shared memory: none.
-    Reads + writes: about 5 T / 2 per element of dq, 3 T per element of dk and dv.
+    Reads + writes: reads q and k 3 pairs HS each, v 2 pairs HS, dout rows HS + 4 pairs HS, out rows HS + pairs HS,
+    lse rows + pairs, dq, dk and dv pairs HS each; writes dq, dk and dv pairs HS each; where pairs = rows (T + 1) / 2.
+    About 8 T reads per element of q.
     Saves: nothing; uses q, k, v, out, lse.
     """
     r = cuda.grid(1)

@@ -55,7 +55,9 @@ def make_forward(HS, strip=STRIP):
         Threads: block (tile of 32 queries, head, sequence); a thread owns one query. It keeps q_i, the sum and 32
         scores in registers.
         Shared memory: one tile of keys and one of values, 2 * 32 * HS floats (16 KiB at HS = 64).
-        Reads + writes: T / 32 + 3 per element of out.
+        Reads + writes: reads q N C, k and v C seen each; writes out N C, lse B NH T; where tiles = ceil(T / TILE),
+        seen = B (T + TILE tiles (tiles - 1) / 2). seen counts the keys that tiles of queries read: about T / TILE + 3
+        per element of out.
         Saves: lse.
         Changed: against k_attn_fwd, scores are made once and not twice, keys are read once a tile of queries and not
         once a query, sums live in registers.
@@ -157,7 +159,9 @@ def make_backward(HS, strip=STRIP):
         query, for dk and dv a column of the head.
         Shared memory: tiles of q, dout, k, v and the 32 x 32 tiles p and ds: 4 * 32 * HS + 2 * 1024 floats (40 KiB at
         HS = 64).
-        Reads + writes: about T / 32 per element of dk and dv, T / 16 per element of k and v.
+        Reads + writes: reads q and dout 2 N C each, out and dq N C each, lse B NH T, k, v, dk and dv C seen each;
+        writes dq N C, dk and dv C seen each; where tiles = ceil(T / TILE), seen = B (T + TILE tiles (tiles - 1) / 2).
+        About T / 64 reads per element of k and v, T / 64 reads and writes per element of dk and dv.
         Saves: nothing.
         Changed: against k_attn_bwd, every score is made once and not twice, tiles are shared by 32 threads.
         """

@@ -41,12 +41,13 @@ def _example_scores_bwd(block):
 @register(ANY_BLOCK, _example_scores_fwd)
 @kernel
 def k_scores_fwd(q, k, out, T, HS, scale, n):
-    """out_ij = scale q_i . k_j: how well query i and key j agree.
+    """How well query i and key j agree.
 
+    Maths: out_ij = scale q_i . k_j.
     Shapes: q, k (G, T, HS); out (G, T, T); n = G * T * T.
     Threads: one element of out a thread.
     Shared memory: none.
-    Reads + writes: 2 HS + 1.
+    Reads + writes: reads q and k n HS each; writes out n.
     Saves: q, k.
     """
     e = cuda.grid(1)
@@ -63,12 +64,13 @@ def k_scores_fwd(q, k, out, T, HS, scale, n):
 @register(ANY_BLOCK, _example_scores_bwd)
 @kernel
 def k_scores_bwd(q, k, dout, dq, dk, T, HS, scale, n):
-    """dq_i += scale sum_j dout_ij k_j; dk_j += scale sum_i dout_ij q_i.
+    """The gradients of queries and keys.
 
+    Maths: dq_i += scale sum_j dout_ij k_j; dk_j += scale sum_i dout_ij q_i.
     Shapes: q, k, dq, dk (G, T, HS); dout (G, T, T); n = G * T * HS.
     Threads: the first n threads own an element of dq each, the next n an element of dk.
     Shared memory: none.
-    Reads + writes: 2 T + 2.
+    Reads + writes: reads dout 2 n T, q and k n T each, dq and dk n each; writes dq and dk n each.
     Saves: nothing; uses q, k.
     """
     e = cuda.grid(1)
@@ -117,12 +119,13 @@ def _example_square(block):
 @register(ANY_BLOCK, _example_square)
 @kernel
 def k_mask_fwd(inp, out, T, n):
-    """out_ij = inp_ij where j <= i, else minus infinity: a query sees itself and the past.
+    """A query sees itself and the past.
 
+    Maths: out_ij = inp_ij where j <= i, else minus infinity.
     Shapes: inp, out (G, T, T), possibly the same array; n = G * T * T.
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 1 + 1.
+    Reads + writes: reads inp seen; writes out n; where seen = G T (T + 1) / 2.
     Saves: nothing; the mask is known from i and j.
     """
     e = cuda.grid(1)
@@ -139,12 +142,13 @@ def k_mask_fwd(inp, out, T, n):
 @register(ANY_BLOCK, _example_square)
 @kernel
 def k_mask_bwd(dout, dinp, T, n):
-    """dinp_ij += dout_ij where j <= i: a masked score is a constant.
+    """A masked score is a constant and gets no gradient.
 
+    Maths: dinp_ij += dout_ij where j <= i.
     Shapes: dout, dinp (G, T, T); n = G * T * T.
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 2 + 1.
+    Reads + writes: reads dout and dinp seen each; writes dinp seen; where seen = G T (T + 1) / 2.
     Saves: nothing.
     """
     e = cuda.grid(1)
@@ -180,12 +184,14 @@ def _example_softmax_bwd(block):
 @register(ANY_BLOCK, _example_softmax_fwd)
 @kernel
 def k_softmax_fwd(inp, out, cols, rows):
-    """out_j = exp(inp_j - max) / sum over the row: positive numbers that sum to 1.
+    """A row becomes positive numbers that sum to 1.
 
-    Shapes: inp, out (rows, cols). A row that is minus infinity throughout, with nothing to see, becomes 0.
+    Maths: out_j = exp(inp_j - max) / sum of exp(inp_i - max) over the row. A row that is minus infinity throughout,
+    with nothing to see, becomes 0.
+    Shapes: inp, out (rows, cols).
     Threads: one row a thread.
     Shared memory: none.
-    Reads + writes: 3 + 2.
+    Reads + writes: reads inp 2 rows cols, out rows cols; writes out 2 rows cols.
     Saves: out.
     """
     r = cuda.grid(1)
@@ -208,12 +214,13 @@ def k_softmax_fwd(inp, out, cols, rows):
 @register(ANY_BLOCK, _example_softmax_bwd)
 @kernel
 def k_softmax_bwd(p, dout, dinp, cols, rows):
-    """dinp_j += p_j (dout_j - sum_i p_i dout_i): what raises one probability lowers the others.
+    """What raises one probability lowers the others.
 
-    Shapes: p (forward's result), dout, dinp (rows, cols).
+    Maths: dinp_j += p_j (dout_j - sum_i p_i dout_i).
+    Shapes: p, dout, dinp (rows, cols), p as forward left it.
     Threads: one row a thread.
     Shared memory: none.
-    Reads + writes: 5 + 1.
+    Reads + writes: reads p and dout 2 rows cols each, dinp rows cols; writes dinp rows cols.
     Saves: nothing; uses p.
     """
     r = cuda.grid(1)
@@ -258,12 +265,13 @@ def _example_sum_bwd(block):
 @register(ANY_BLOCK, _example_sum_fwd)
 @kernel
 def k_weighted_sum_fwd(p, v, out, T, HS, n):
-    """out_i = sum_j p_ij v_j.
+    """A row of the result is a mixture of values.
 
+    Maths: out_i = sum_j p_ij v_j.
     Shapes: p (G, T, T); v, out (G, T, HS); n = G * T * HS.
     Threads: one element of out a thread.
     Shared memory: none.
-    Reads + writes: 2 T + 1.
+    Reads + writes: reads p and v n T each; writes out n.
     Saves: p, v.
     """
     e = cuda.grid(1)
@@ -280,12 +288,13 @@ def k_weighted_sum_fwd(p, v, out, T, HS, n):
 @register(ANY_BLOCK, _example_sum_bwd)
 @kernel
 def k_weighted_sum_bwd(p, v, dout, dp, dv, T, HS, n, m):
-    """dp_ij += dout_i . v_j; dv_j += sum_i p_ij dout_i.
+    """The gradients of probabilities and values.
 
+    Maths: dp_ij += dout_i . v_j; dv_j += sum_i p_ij dout_i.
     Shapes: p, dp (G, T, T); v, dout, dv (G, T, HS); n = G * T * T, m = G * T * HS.
     Threads: the first n threads own an element of dp each, the next m an element of dv.
     Shared memory: none.
-    Reads + writes: 2 HS + 2 for dp, 2 T + 2 for dv.
+    Reads + writes: reads dout n HS + m T, v n HS, p m T, dp n, dv m; writes dp n, dv m.
     Saves: nothing; uses p, v.
     """
     e = cuda.grid(1)

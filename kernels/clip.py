@@ -50,7 +50,7 @@ def k_grad_norm_partial(g, partial, n):
     Shapes: g (n,); partial (blocks,) with blocks = n / CHUNK rounded up.
     Threads: one block a chunk; its threads share the LANES sums out among them.
     Shared memory: LANES floats.
-    Reads + writes: 1.
+    Reads + writes: reads g n; writes partial blocks.
     Saves: nothing.
     """
     sums = cuda.shared.array(LANES, float32)
@@ -88,7 +88,7 @@ def k_grad_norm_final(partial, hp, blocks):
     Shapes: partial (blocks,); hp (16,).
     Threads: one block.
     Shared memory: LANES floats.
-    Reads + writes: 1 per partial sum.
+    Reads + writes: reads partial blocks, hp 3; writes hp 2.
     Saves: nothing.
     """
     sums = cuda.shared.array(LANES, float32)
@@ -119,12 +119,13 @@ def _example_scale(block):
 @register(ANY_BLOCK, _example_scale)
 @kernel
 def k_scale_grads(g, hp, n):
-    """g *= INV_COUNT: from the sum over all tokens of all microbatches to the mean over them.
+    """From the sum over all tokens of all microbatches to the mean over them.
 
+    Maths: g *= INV_COUNT.
     Shapes: g (n,); hp (16,).
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 1 + 1.
+    Reads + writes: reads g n, hp gridDim blockDim; writes g n. Every thread reads hp.
     Saves: nothing.
     """
     i = cuda.grid(1)
@@ -136,13 +137,13 @@ def k_scale_grads(g, hp, n):
 @register(ANY_BLOCK, _example_scale)
 @kernel
 def k_grad_scale(g, hp, n):
-    """g *= min(1, MAX_NORM / NORM): the vector keeps its direction and gets at most the norm MAX_NORM.
+    """The vector keeps its direction and gets at most the norm MAX_NORM.
 
-    Shapes: g (n,); hp (16,), NORM as k_grad_norm_final left it. MAX_NORM <= 0 leaves g as it is; NaN for a
-    NORM that is not finite.
+    Maths: g *= min(1, MAX_NORM / NORM). MAX_NORM <= 0 leaves g as it is; NaN for a NORM that is not finite.
+    Shapes: g (n,); hp (16,), NORM as k_grad_norm_final left it.
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 1 + 1.
+    Reads + writes: reads g n, hp 2 gridDim blockDim; writes g n. Every thread reads hp.
     Saves: nothing.
     """
     i = cuda.grid(1)
@@ -159,12 +160,13 @@ def _example_zero(block):
 @register(ANY_BLOCK, _example_zero)
 @kernel
 def k_zero_grads(g, n):
-    """g = 0, so that the next step's backward kernels add to nothing.
+    """Zero, so that the next step's backward kernels add to nothing.
 
+    Maths: g = 0.
     Shapes: g (n,).
     Threads: one element a thread.
     Shared memory: none.
-    Reads + writes: 0 + 1.
+    Reads + writes: writes g n.
     Saves: nothing.
     """
     i = cuda.grid(1)

@@ -26,7 +26,8 @@ def k_embed_fwd(tokens, wte, wpe, out, T, C):
     Shapes: tokens (B, T) int32; wte (V, C); wpe (context, C), context >= T; out (B*T, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 2 reads + 1 write; the token once a row.
+    Reads + writes: reads tokens B T blockDim, wte and wpe B T C each; writes out B T C. Every thread reads the token of
+    its row.
     Saves: nothing new; backward needs the tokens.
     """
     row = cuda.blockIdx.x
@@ -50,7 +51,7 @@ def k_embed_bwd(tokens, dout, dwte, dwpe, B, T, C):
     Shapes: tokens (B, T) int32; dout (B*T, C); dwte (V, C); dwpe (context, C).
     Threads: thread j owns column j of both tables and walks the rows in order.
     Shared memory: none.
-    Reads + writes: per element of dout, 3 reads + 2 writes.
+    Reads + writes: reads tokens, dout, dwte and dwpe B T C each; writes dwte and dwpe B T C each.
     Saves: nothing; uses the tokens; an embedding has no other input, so there is no dinp.
     Changed: against one thread per element, no two threads add to one place, so the order of additions is fixed.
     """
@@ -80,7 +81,7 @@ def k_token_fwd(tokens, wte, out, T, C):
     Shapes: tokens (B, T) int32; wte (V, C); out (B*T, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 1 read + 1 write.
+    Reads + writes: reads tokens B T blockDim, wte B T C; writes out B T C. Every thread reads the token of its row.
     Saves: nothing new; backward needs the tokens.
     """
     row = cuda.blockIdx.x
@@ -104,7 +105,8 @@ def k_token_bwd(tokens, dout, dwte, B, T, C):
     Threads: grid (columns, slices): thread j of slice s owns column j of the table rows v with v mod slices = s, and
     walks the rows of dout in order. Bits depend on neither.
     Shared memory: none.
-    Reads + writes: per element of dout, 2 reads + 1 write; the tokens once a slice.
+    Reads + writes: reads tokens B T C slices, dout and dwte B T C each; writes dwte B T C; where slices = gridDim.y. A
+    row of dout is added in one slice alone, its token is read in all.
     Saves: nothing; uses the tokens.
     Changed: against k_embed_bwd, the table is cut into slices, so that a GPU has enough threads.
     """
@@ -131,10 +133,10 @@ def k_position_fwd(inp, wpe, out, T, C):
     """Add the position's row.
 
     Maths: out[n] = inp[n] + wpe[n mod T].
-    Shapes: inp, out (B*T, C); wpe (context, C).
+    Shapes: inp, out (N, C), N = B*T; wpe (context, C).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 2 reads + 1 write.
+    Reads + writes: reads inp and wpe N C each; writes out N C.
     Saves: nothing.
     """
     row = cuda.blockIdx.x
@@ -157,7 +159,7 @@ def k_position_bwd(dout, dinp, dwpe, B, T, C):
     Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in
     order.
     Shared memory: none.
-    Reads + writes: 2 reads + 1 write.
+    Reads + writes: reads dout and dinp B T C each, dwpe T C; writes dinp B T C, dwpe T C.
     Saves: nothing.
     """
     t = cuda.blockIdx.x
@@ -184,7 +186,7 @@ def k_position_dweight(dout, dwpe, B, T, C):
     Threads: block t owns position t; its threads take columns tx, tx + blockDim, ... through the B sequences in
     order.
     Shared memory: none.
-    Reads + writes: 1 read.
+    Reads + writes: reads dout B T C, dwpe T C; writes dwpe T C.
     Saves: nothing.
     """
     t = cuda.blockIdx.x

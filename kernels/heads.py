@@ -29,12 +29,13 @@ def _example_merge(block):
 @register(ANY_BLOCK, _example_split)
 @kernel
 def k_split_heads_fwd(inp, out, NH, T, HS, n):
-    """out[b, h, t, d] = inp[b T + t, h HS + d].
+    """Cut rows into heads.
 
+    Maths: out[b, h, t, d] = inp[b T + t, h HS + d].
     Shapes: inp (N, C) = (B * T, NH * HS); out (B, NH, T, HS); n elements.
     Threads: one element of out a thread.
     Shared memory: none.
-    Reads + writes: 1 + 1.
+    Reads + writes: reads inp n; writes out n.
     Saves: nothing; the backward of a rearrangement is the rearrangement back.
     """
     i = cuda.grid(1)
@@ -49,12 +50,13 @@ def k_split_heads_fwd(inp, out, NH, T, HS, n):
 @register(ANY_BLOCK, _example_merge)
 @kernel
 def k_split_heads_bwd(dout, dinp, NH, T, HS, n):
-    """dinp[b T + t, h HS + d] += dout[b, h, t, d].
+    """Hand the gradients of the heads back to the rows.
 
+    Maths: dinp[b T + t, h HS + d] += dout[b, h, t, d].
     Shapes: dout (B, NH, T, HS); dinp (N, C) = (B * T, NH * HS); n elements.
     Threads: one element of dout a thread.
     Shared memory: none.
-    Reads + writes: 2 + 1.
+    Reads + writes: reads dout and dinp n each; writes dinp n.
     Saves: nothing.
     """
     i = cuda.grid(1)
@@ -69,12 +71,13 @@ def k_split_heads_bwd(dout, dinp, NH, T, HS, n):
 @register(ANY_BLOCK, _example_merge)
 @kernel
 def k_merge_heads_fwd(inp, out, NH, T, HS, n):
-    """out[b T + t, h HS + d] = inp[b, h, t, d].
+    """Join heads to rows.
 
+    Maths: out[b T + t, h HS + d] = inp[b, h, t, d].
     Shapes: inp (B, NH, T, HS); out (N, C) = (B * T, NH * HS); n elements.
     Threads: one element of inp a thread.
     Shared memory: none.
-    Reads + writes: 1 + 1.
+    Reads + writes: reads inp n; writes out n.
     Saves: nothing.
     """
     i = cuda.grid(1)
@@ -89,12 +92,13 @@ def k_merge_heads_fwd(inp, out, NH, T, HS, n):
 @register(ANY_BLOCK, _example_split)
 @kernel
 def k_merge_heads_bwd(dout, dinp, NH, T, HS, n):
-    """dinp[b, h, t, d] += dout[b T + t, h HS + d].
+    """Hand the gradients of the rows back to the heads.
 
+    Maths: dinp[b, h, t, d] += dout[b T + t, h HS + d].
     Shapes: dout (N, C) = (B * T, NH * HS); dinp (B, NH, T, HS); n elements.
     Threads: one element of dinp a thread.
     Shared memory: none.
-    Reads + writes: 2 + 1.
+    Reads + writes: reads dout and dinp n each; writes dinp n.
     Saves: nothing.
     """
     i = cuda.grid(1)

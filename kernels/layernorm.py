@@ -29,7 +29,8 @@ def k_layernorm_fwd(inp, gamma, beta, out, mean, rstd, C, eps):
     Shapes: inp, out (N, C); gamma, beta (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 32, ...
     Shared memory: 32 floats, for the tree that adds the threads' sums.
-    Reads + writes: 3 reads + 1 write of the row (mean, variance, result), gamma and beta once a row.
+    Reads + writes: reads inp 3 N C, gamma and beta N C each; writes out N C, mean and rstd N each. A row is read for
+    its mean, its variance and its result.
     Saves: mean and rstd; with inp they give xhat again.
     Changed: against a one-pass version, the variance is summed from (inp - mean), so a large mean cancels nothing.
     """
@@ -86,8 +87,9 @@ def k_layernorm_bwd(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, N, C):
     Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp; block N + b owns the
     columns 32 b to 32 b + 31 of dgamma and dbeta, a thread walks its column row by row.
     Shared memory: 2 x 32 floats, for the trees of a row's two means.
-    Reads + writes: a row block reads inp and dout twice, reads and writes dinp; a column block reads inp and dout
-    once more.
+    Reads + writes: reads inp and dout 3 N C each, gamma 2 N C, mean and rstd N (C + 32) each, dinp N C,
+    dgamma and dbeta C each; writes dinp N C, dgamma and dbeta C each. Of the 3 readings two are by the row blocks, one
+    by the column blocks.
     Saves: nothing; uses mean and rstd from forward (and inp).
     Changed: against the version with atomics, nobody shares a sum, so the order of every addition is fixed.
     """
@@ -147,7 +149,7 @@ def k_layernorm_dinp(inp, gamma, mean, rstd, dout, dinp, C):
     Shapes: inp, dout, dinp (N, C); gamma (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 32, ...
     Shared memory: 2 x 32 floats.
-    Reads + writes: inp and dout read twice, dinp read and written.
+    Reads + writes: reads inp, dout and gamma 2 N C each, mean and rstd 32 N each, dinp N C; writes dinp N C.
     Saves: nothing.
     """
     row = cuda.blockIdx.x
@@ -195,7 +197,7 @@ def k_layernorm_dparam(inp, mean, rstd, dout, dgamma, dbeta, N, C):
     Threads: block b owns columns 32 b to 32 b + 31; thread (x, y) adds rows y, y + 8, ... of column x, then a tree
     adds the eight parts.
     Shared memory: 2 x 8 x 32 floats.
-    Reads + writes: inp and dout read once.
+    Reads + writes: reads inp, dout, mean and rstd N C each, dgamma and dbeta C each; writes dgamma and dbeta C each.
     Saves: nothing.
     Changed: against the column walk in k_layernorm_bwd, eight times as many threads share the rows.
     """
@@ -241,7 +243,8 @@ def k_layernorm_bwd_atomic(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta, C)
     Shapes: inp, dout, dinp (N, C); gamma, dgamma, dbeta (C,); mean, rstd (N,).
     Threads: block n owns row n; thread t takes columns t, t + 32, ...
     Shared memory: 2 x 32 floats.
-    Reads + writes: inp and dout read twice, dinp read and written, two atomic additions.
+    Reads + writes: reads inp and gamma 2 N C each, dout 4 N C, mean and rstd 32 N each, dinp N C; writes dinp N C;
+    atomics dgamma and dbeta N C each.
     Saves: nothing.
     Changed: against k_layernorm_bwd, inp and dout are read less often, but the rows reach dgamma in whatever order
     the GPU runs its blocks, and a float sum depends on its order: two runs may differ in the last bits.

@@ -47,7 +47,8 @@ def k_loss_fwd(inp, head, targets, logits, lse, losses, T, C, V):
     Shapes: inp (N, C); head (V, C); targets (B, T) int32; logits (N, V); lse, losses (N,).
     Threads: block n owns row n; thread t makes logits t, t + 128, ... and joins the trees of their maximum and sum.
     Shared memory: 128 floats.
-    Reads + writes: C reads of inp and head for a logit, then 2 more reads of the logit.
+    Reads + writes: reads inp and head N V C each, logits N V + hits, targets N; writes logits N V,
+    lse and losses N each; where hits = count(targets >= 0).
     Saves: logits and lse; softmax = exp(logits - lse).
     Changed: against the plain sum of exponentials, the maximum is taken out first, so that a logit of 1000 overflows
     nothing.
@@ -112,7 +113,9 @@ def k_loss_bwd(inp, head, targets, logits, lse, dlosses, dinp, dhead, N, T, C, V
     Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dinp and walks the vocabulary 128
     tokens at a time; block N + v owns row v of dhead and walks the rows 128 at a time.
     Shared memory: 128 floats: the part of d in hand. d is never stored, so nobody waits for it.
-    Reads + writes: per element of logits, 2 reads and 2 exponentials, one in each role.
+    Reads + writes: reads inp and head N V C each, logits, lse and dlosses 2 N V each, targets N (V + blockDim),
+    dinp N C ceil(V / 128), dhead V C ceil(N / 128); writes dinp N C ceil(V / 128), dhead V C ceil(N / 128). Each role
+    makes d, and so reads the logits, for itself.
     Saves: nothing; uses logits and lse from forward (and inp).
     """
     tx = cuda.threadIdx.x
@@ -164,7 +167,7 @@ def k_head_fwd(inp, head, logits, C, V):
     Shapes: inp (N, C); head (V, C); logits (N, V).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 2 C reads + 1 write.
+    Reads + writes: reads inp and head N V C each; writes logits N V.
     Saves: nothing new; backward needs inp.
     """
     row = cuda.blockIdx.x
@@ -189,7 +192,7 @@ def k_head_bwd(inp, head, dlogits, dinp, dhead, N, C, V):
     Shapes: inp, dinp (N, C); head, dhead (V, C); dlogits (N, V).
     Threads: both jobs in one launch: block n < N owns row n of dinp, block N + v owns row v of dhead.
     Shared memory: none.
-    Reads + writes: 2 V reads for dinp, 2 N for dhead, and the read and write of +=.
+    Reads + writes: reads dlogits 2 N V C, inp and head N V C each, dinp N C, dhead V C; writes dinp N C, dhead V C.
     Saves: nothing; uses inp.
     """
     if cuda.blockIdx.x < N:
@@ -226,7 +229,8 @@ def k_xent_fwd(logits, targets, lse, losses, T, V):
     Shapes: logits (N, V); targets (B, T) int32; lse, losses (N,).
     Threads: block n owns row n; thread t takes logits t, t + 128, ...
     Shared memory: 128 floats, for the trees of maximum and sum.
-    Reads + writes: 2 reads, one exponential.
+    Reads + writes: reads logits 2 N V + hits, targets N; writes lse and losses N each;
+    where hits = count(targets >= 0). One exponential per logit.
     Saves: lse; softmax = exp(logits - lse).
     """
     row = cuda.blockIdx.x
@@ -282,7 +286,8 @@ def k_xent_bwd(logits, targets, lse, dlosses, dlogits, T, V):
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...; one thread then takes away the one-hot.
     Shared memory: none.
-    Reads + writes: 2 reads + 1 write, one exponential.
+    Reads + writes: reads logits N V, dlogits N V + hits, targets, lse and dlosses N blockDim each;
+    writes dlogits N V + hits; where hits = count(targets >= 0). One exponential per logit.
     Saves: nothing; uses lse from forward (and logits).
     """
     row = cuda.blockIdx.x
@@ -307,7 +312,8 @@ def k_xent_dlogits(logits, targets, lse, dlosses, dlogits, T, V):
     Shapes: logits, dlogits (N, V); targets (B, T) int32; lse, dlosses (N,).
     Threads: block n owns row n; its threads take tokens tx, tx + blockDim, ...; one thread then takes away the one-hot.
     Shared memory: none.
-    Reads + writes: 1 read + 1 write, one exponential.
+    Reads + writes: reads logits N V, dlogits hits, targets, lse and dlosses N blockDim each; writes dlogits N V + hits;
+    where hits = count(targets >= 0). One exponential per logit.
     Saves: nothing; uses lse from forward (and logits).
     Changed: against k_xent_bwd, nothing is kept, so the largest activation of the model needs no second buffer.
     """

@@ -1,6 +1,6 @@
 """Matrix product: three kernels from slow to fast, and gemm(), the library call behind one small interface.
 
-C (M, N) = A (M, K) @ B (K, N); float32, row-major. Reads + writes are counted per element of C.
+C (M, N) = A (M, K) @ B (K, N); float32, row-major.
 """
 
 from contextlib import contextmanager
@@ -60,7 +60,7 @@ def k_matmul_naive(A, B, C, M, N, K):
     Shapes: A (M, K), B (K, N), C (M, N).
     Threads: 2-D grid; thread (x, y) owns C[y, x].
     Shared memory: none.
-    Reads + writes: 2 K + 1.
+    Reads + writes: reads A and B M N K each; writes C M N.
     Saves: nothing.
     """
     col, row = cuda.grid(2)
@@ -80,7 +80,8 @@ def k_matmul_tiled(A, B, C, M, N, K):
     Shapes: A (M, K), B (K, N), C (M, N); parts of tiles beyond the edges count as zero.
     Threads: block (TILE, TILE) owns one TILE x TILE tile of C; thread (x, y) owns one element of it.
     Shared memory: two tiles, 2 * TILE * TILE floats = 2 KiB.
-    Reads + writes: 2 K / TILE + 1 of global memory.
+    Reads + writes: reads A M K ceil(N / TILE), B K N ceil(M / TILE); writes C M N. About 2 K / TILE + 1 per element of
+    C.
     Saves: nothing.
     Changed: every value of A and B is read from global memory once per tile instead of once per thread.
     """
@@ -133,7 +134,8 @@ def make_blocked(ta=False, tb=False, add=False, rows=2):
         Shapes: op(A) (M, K), op(B) (K, N), C (M, N); a transposed operand lies as (K, M) or (N, K).
         Threads: block (EDGE, EDGE / ROWS) owns one EDGE x EDGE tile of C; thread (x, y) owns ROWS rows of column x.
         Shared memory: two tiles, 2 * EDGE * EDGE floats = 8 KiB (and a little padding when B is transposed).
-        Reads + writes: 2 K / EDGE + 1 of global memory, K * (1 + 1 / ROWS) of shared memory.
+        Reads + writes: reads A M K ceil(N / EDGE), B K N ceil(M / EDGE), C ADD M N; writes C M N. ADD is 1 for C +=,
+        else 0. About 2 K / EDGE + 1 per element of C, and K (1 + 1 / ROWS) of shared memory.
         Saves: nothing.
         Changed: ROWS running sums a thread, so a value of B read from shared memory serves ROWS products.
         """

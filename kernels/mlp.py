@@ -49,7 +49,8 @@ def k_mlp_fwd(inp, w1, w2, pre, act, out, C, F):
     Threads: block n owns row n; its threads take hidden columns, then, after a barrier, output columns.
     Shared memory: none; the threads hand act over through global memory, which a barrier makes visible inside the
     block.
-    Reads + writes: per row, 2 C F reads of the weights: what a tiled product shares between rows is read again.
+    Reads + writes: reads inp, w1, act and w2 N C F each; writes pre and act N F each, out N C. What a tiled product
+    shares between rows is read again for each.
     Saves: pre (the slope of gelu needs it) and act (the gradient of w2 needs it).
     """
     row = cuda.blockIdx.x
@@ -86,7 +87,9 @@ def k_mlp_bwd(inp, w1, w2, pre, act, dout, dpre, dinp, dw1, dw2, N, C, F):
     Threads: both jobs in one launch, by the block's role. Block n < N owns row n of dpre and of dinp; block N + f
     owns column f of dw1 and row f of dw2, and walks the rows 32 at a time.
     Shared memory: 32 floats: the weight block's own copy of dpre, since it may not wait for the row blocks.
-    Reads + writes: per element of dpre, 2 C reads in its row block and 2 C again in its weight block.
+    Reads + writes: reads dout 3 N C F, w2 2 N C F, inp, act, w1 and dpre N C F each, pre 2 N F, dinp N C,
+    dw1 and dw2 C F ceil(N / 32) each; writes dpre N F, dinp N C, dw1 and dw2 C F ceil(N / 32) each. dout @ w2.T is made
+    twice, in the row blocks and in the weight blocks.
     Saves: nothing; uses pre and act from forward (and inp); dpre is scratch and overwritten.
     """
     tx = cuda.threadIdx.x
@@ -141,7 +144,7 @@ def k_gelu_fwd(pre, act, F):
     Shapes: pre, act (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 1 read + 1 write, one tanh.
+    Reads + writes: reads pre N F; writes act N F. One tanh per element.
     Saves: pre.
     """
     row = cuda.blockIdx.x
@@ -162,7 +165,7 @@ def k_gelu_bwd(pre, dact, dpre, F):
     Shapes: pre, dact, dpre (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 3 reads + 1 write, one tanh.
+    Reads + writes: reads pre, dact and dpre N F each; writes dpre N F. One tanh per element.
     Saves: nothing; uses pre from forward.
     """
     row = cuda.blockIdx.x
@@ -183,7 +186,7 @@ def k_gelu_bwd_inplace(pre, dpre, F):
     Shapes: pre, dpre (N, F).
     Threads: block n owns row n; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 2 reads + 1 write, one tanh.
+    Reads + writes: reads pre and dpre N F each; writes dpre N F. One tanh per element.
     Saves: nothing; uses pre from forward.
     Changed: against k_gelu_bwd, no second (N, F) buffer, and nothing to set to zero.
     """

@@ -43,7 +43,7 @@ def k_proj_fwd(inp, w, out, K, M):
     Shapes: inp (N, K), w (K, M), out (N, M).
     Threads: block n owns row n of out; its threads take columns tx, tx + blockDim, ...
     Shared memory: none.
-    Reads + writes: 2 K + 1.
+    Reads + writes: reads inp and w N K M each; writes out N M.
     Saves: inp.
     """
     row = cuda.blockIdx.x
@@ -64,7 +64,7 @@ def k_proj_bwd(inp, w, dout, dinp, dw, N, K, M):
     Threads: block n < N owns row n of dinp, block N + k row k of dw; threads take columns. Every sum belongs to one
     thread and runs in one order, so no atomics.
     Shared memory: none.
-    Reads + writes: 2 M + 2 for dinp, 2 N + 2 for dw.
+    Reads + writes: reads dout 2 N K M, inp and w N K M each, dinp N K, dw K M; writes dinp N K, dw K M.
     Saves: nothing; uses inp.
     """
     tx = cuda.threadIdx.x
@@ -107,7 +107,8 @@ def k_attn_out_fwd(inp, w, out, N, K, M):
     Shapes: inp (N, K), w (K, M), out (N, M).
     Threads: a block owns one TILE x TILE tile of out, thread (x, y) one element of it.
     Shared memory: a tile of inp and one of w, 2 KiB.
-    Reads + writes: 2 K / TILE + 1.
+    Reads + writes: reads inp N K ceil(M / TILE), w K M ceil(N / TILE); writes out N M. About 2 K / TILE + 1 per element
+    of out.
     Saves: inp.
     Changed: against k_proj_fwd, a value read from global memory serves TILE threads.
     """
@@ -140,7 +141,8 @@ def k_attn_out_bwd(inp, w, dout, dinp, dw, N, K, M):
     Threads: the first blocks own a tile of dinp each, the others a tile of dw; thread (x, y) owns one element. Every
     sum belongs to one thread and runs in one order, so no atomics.
     Shared memory: two tiles, 2 KiB; the transposed operand is turned on its way in.
-    Reads + writes: 2 M / TILE + 2 for dinp, 2 N / TILE + 2 for dw.
+    Reads + writes: reads dout 2 N M ceil(K / TILE), inp N K ceil(M / TILE), w K M ceil(N / TILE), dinp N K, dw K M;
+    writes dinp N K, dw K M.
     Saves: nothing; uses inp.
     Changed: against k_proj_bwd, a value read from global memory serves TILE threads.
     """

@@ -37,7 +37,8 @@ def k_attn_qkv_fwd(inp, wq, wk, wv, q, k, v, N, C):
     Shapes: inp, q, k, v (N, C); wq, wk, wv (C, C).
     Threads: blockIdx.z picks q, k or v; a block owns one TILE x TILE tile of it, thread (x, y) one element.
     Shared memory: a tile of inp and one of the weight, 2 KiB.
-    Reads + writes: 2 C / TILE + 1.
+    Reads + writes: reads inp 3 N C ceil(C / TILE), wq, wk and wv C C ceil(N / TILE) each; writes q, k and v N C each.
+    About 2 C / TILE + 1 per element of q, k, v.
     Saves: inp; q, k, v are saved by attention.
     Changed: against three runs of k_attn_out_fwd, one launch.
     """
@@ -81,7 +82,8 @@ def k_attn_qkv_bwd(inp, wq, wk, wv, dq, dk, dv, dinp, dwq, dwk, dwv, N, C):
     Threads: both jobs in one launch, by the block's role: the first blocks own a tile of dinp each, then come the tiles
     of dwq, of dwk, of dwv; thread (x, y) owns one element. Every sum belongs to one thread, so no atomics.
     Shared memory: two tiles, 2 KiB; the transposed operand is turned on its way in.
-    Reads + writes: 6 C / TILE + 2 for dinp, 2 N / TILE + 2 for a weight.
+    Reads + writes: reads dq, dk and dv 2 N C ceil(C / TILE) each, inp 3 N C ceil(C / TILE), wq,
+    wk and wv C C ceil(N / TILE) each, dinp N C, dwq, dwk and dwv C C each; writes dinp N C, dwq, dwk and dwv C C each.
     Saves: nothing; uses inp.
     Changed: against three runs of k_attn_out_bwd, dinp is read and written once.
     """

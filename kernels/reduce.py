@@ -23,7 +23,7 @@ def k_sum(inp, out, n):
     Shapes: inp (n,); out (1,).
     Threads: one block; thread t adds inp[t], inp[t + 256], ... in order, then a tree adds the 256 parts.
     Shared memory: 256 floats.
-    Reads + writes: 1 read.
+    Reads + writes: reads inp n; writes out 1.
     Saves: nothing.
     """
     tx = cuda.threadIdx.x
@@ -56,7 +56,7 @@ def k_mean_loss(losses, targets, out, T, n):
     Shapes: losses (n,), n = B*T, 0 where the target is ignored; targets (B, T) int32; out (1,).
     Threads: one block; thread t takes rows t, t + 256, ..., then a tree adds the 256 parts.
     Shared memory: 2 x 256 floats; a count is exact in float32 up to 2^24.
-    Reads + writes: 2 reads.
+    Reads + writes: reads losses and targets n each; writes out 1.
     Saves: nothing.
     """
     tx = cuda.threadIdx.x
