@@ -8,9 +8,10 @@ by atomics, summed over all threads of a launch:
 
     reads inp 3 N C, gamma and beta N C each; writes out N C + hits, mean N; where hits = count(targets >= 0).
 
-Side by side means times; ceil, min and count (of elements) are the functions. A name is, in this order, a scalar
-parameter, a size of the Shapes line, a constant of the kernel's file, or gridDim, blockDim (all threads of a block),
-gridDim.x and so on. Counts are of the kernel as written: no caches, nothing that a compiler keeps in a register.
+Side by side means times; ceil, min and count (of elements) are the functions; where names a part of a formula. A name
+is, in this order, a scalar parameter, a size of the Shapes line, gridDim (all blocks), blockDim (all threads of a
+block), gridDim.x and so on, or a constant that the kernel uses. Counts are of the kernel as written: no caches, nothing
+that a compiler keeps in a register.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ def shapes_of(k, given) -> dict[str, list[str]]:
         sizes = [dim.strip() for dim in dims.split(",") if dim.strip()]
         for array in arrays.split(", "):
             if hasattr(given.get(array), "shape"):
-                if given[array].ndim != len(sizes):
-                    text = f"{array} has shape {given[array].shape}, expected ({dims})"
-                    raise KernelError(f"{k.fn.__name__}: {text}")
+                shape = given[array].shape
+                if len(shape) != len(sizes):
+                    raise KernelError(f"{k.fn.__name__}: {array} has shape {shape}, expected ({dims})")
                 found.setdefault(array, sizes)
     return found
 
@@ -112,8 +113,8 @@ def evaluate(sentence, known, arrays, kernel) -> dict[str, Counts]:
         kind, _, items = clause.strip("; ").partition(" ")
         if kind not in KINDS:
             raise KernelError(f'{kernel}: "Reads + writes:" has "{clause}", expected one of {", ".join(KINDS)}')
-        for names_, formula in listed(items):
-            for array in names_:
+        for group, formula in listed(items):
+            for array in group:
                 if array not in arrays:
                     raise KernelError(f'{kernel}: "{kind} {array} {formula}" names no parameter')
                 setattr(counts.setdefault(array, Counts()), kind, whole(formula, known, kernel))
@@ -122,16 +123,16 @@ def evaluate(sentence, known, arrays, kernel) -> dict[str, Counts]:
 
 def listed(items):
     """(arrays, formula) of each item of "inp 3 N C, gamma and beta N C each"."""
-    names_: list[str] = []
+    arrays: list[str] = []
     for item in _split(items, ", "):
-        first, _, rest = item.partition(" ")
-        names_.append(first)
+        array, _, rest = item.partition(" ")
+        arrays.append(array)
         if rest.startswith("and "):
-            second, _, rest = rest[4:].partition(" ")
-            names_.append(second)
+            array, _, rest = rest.removeprefix("and ").partition(" ")
+            arrays.append(array)
         if rest:
-            yield names_, rest.removesuffix(" each")
-            names_ = []
+            yield arrays, rest.removesuffix(" each")
+            arrays = []
 
 
 def whole(formula, known, kernel) -> int:
