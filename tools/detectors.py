@@ -71,10 +71,14 @@ def ask_check(entry) -> str:
     return "silent" if report.ok else "noticed"
 
 
+class Beyond(Exception):
+    """What a judge has no words for."""
+
+
 def refused(error: BaseException) -> bool:
     """Whether the judge stopped at the language of the kernel and not at its bug."""
     text = str(error)
-    return isinstance(error, AttributeError | NotImplementedError | NameError) or "has no attribute" in text
+    return isinstance(error, Beyond | AttributeError | NameError) or "has no attribute" in text
 
 
 def ask_simulator(entry) -> str:
@@ -113,7 +117,7 @@ def as_puzzle(entry, lib):
     def coord(shape):
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         if len(sizes) > 2:
-            raise NotImplementedError("three dimensions")
+            raise Beyond("three dimensions")
         return lib.Coord(*(sizes + (1,) * (2 - len(sizes))))
 
     return lib.CudaProblem(entry.name, fn, arguments, out, (), coord(entry.grid), coord(entry.block), lambda *_: wanted)
