@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -41,11 +42,22 @@ def wait_for_address(process, log):
     raise AssertionError(log.read_text())
 
 
+def fetch(address):
+    """The page as text. The address is printed a moment before the server listens, on a busy machine long before."""
+    end = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as page:
+                assert page.status == 200
+                return page.read().decode()
+        except urllib.error.URLError as error:
+            if not isinstance(error.reason, ConnectionRefusedError) or time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def test_it_opens_the_first_notebook(lab):
     assert "/lab/tree/notebooks/00_start_here.ipynb?token=" in lab
-    with urllib.request.urlopen(lab, timeout=60) as page:
-        assert page.status == 200
-        assert "JupyterLab" in page.read().decode()
+    assert "JupyterLab" in fetch(lab)
     kernels = lab.partition("/lab/")[0] + "/api/kernelspecs?token=" + lab.partition("token=")[2]
-    with urllib.request.urlopen(kernels, timeout=60) as answer:
-        assert '"default": "python3"' in answer.read().decode()
+    assert '"default": "python3"' in fetch(kernels)
