@@ -3,7 +3,8 @@
 "negative": every score is far below zero, so a maximum that starts at 0 leaves only zeros to divide by. "large":
 scores of hundreds, whose exponential overflows unless the maximum is taken out; queries and keys are whole numbers and
 the head size is a square, so that float32 makes the very scores that float64 makes. The first key is 32 throughout, too
-much for the exponential of a query that was never set to 0.
+much for the exponential of a query that was never set to 0. "spike": as "large", and the eighth key, the last of a tile
+of 8, is larger still.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ STRONG = {
 
 
 def queries_and_keys(draw: Draw, B: int, T: int, C: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """q and k (B * T, C): as they come, "dead" (some zero), "large", or "negative" (q . k far below zero)."""
+    """q and k (B * T, C): as they come, "dead" (some zero), "large", "spike", "negative"."""
     if kind == "negative":
         return np.abs(draw.whole(B * T, C, scale=5.0)) + np.float32(8.0), -np.float32(8.0) - np.abs(
             draw.whole(B * T, C)
         )
-    q, k = (draw.whole(B * T, C, scale=12.0) if kind == "large" else draw.normal(B * T, C) for _ in range(2))
-    if kind == "large":
+    large = kind in ("large", "spike")
+    q, k = (draw.whole(B * T, C, scale=12.0) if large else draw.normal(B * T, C) for _ in range(2))
+    if large:
         k[0] = 32.0
+    if kind == "spike":
+        k[7] = 40.0
     if kind == "dead":
         q[::2] = 0.0
         k[::3] = 0.0

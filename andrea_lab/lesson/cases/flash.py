@@ -21,7 +21,7 @@ PLAIN = {"one": {"B": 1, "T": 1, "NH": 1, "HS": 9}, "odd": {"B": 2, "T": 5, "NH"
 STRONG = {
     "whole tiles": {"B": 1, "T": 16, "NH": 2, "HS": 4},
     "negative": {"B": 1, "T": 9, "NH": 1, "HS": 4, "kind": "negative"},
-    "large": {"B": 1, "T": 19, "NH": 1, "HS": 4, "kind": "large"},
+    "spike": {"B": 1, "T": 19, "NH": 1, "HS": 4, "kind": "spike"},
     "padded": {"B": 2, "T": 18, "NH": 2, "HS": 9},
     "heads of 32": {"B": 2, "T": 5, "NH": 2, "HS": 32},
     "tiles of 32": {"B": 1, "T": 34, "NH": 1, "HS": 32},

@@ -11,6 +11,7 @@ MOST = 0.03  # of the bank
 
 PADDING = "A padding's other factor is 0, and what it stands in is cut away or adds 0."
 BEYOND = "A row beyond the sequence has no gradient: whatever it makes is multiplied by 0 and added."
+DEALT = "The tiles of a weight are dealt to its blocks in another order; each has one, and no block meets another."
 FIRST = "The first key brings exp(-1e30 - m) = 0, and what was there before is multiplied by it."
 FAST = "A tile that ends with the array takes the path that tests every element: the same elements by the same reads."
 
@@ -31,12 +32,20 @@ EQUIVALENTS: dict[tuple[str, str, str, int], str] = {
     ("k_flash_fwd", "const", "Ks[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_fwd", "const", "Vs[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_fwd", "const", "norm = float32(0.0): 0.0 as 1", 0): FIRST,
+    (
+        "k_flash_fwd",
+        "offbyone",
+        "range(TILE) as range(1, TILE)",
+        2,
+    ): "The first key of a tile is beyond no query of it.",
     ("k_flash_fwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
     ("k_flash_bwd", "const", "Ks[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_bwd", "const", "Vs[j, d] = float32(0.0): 0.0 as 1", 0): PADDING,
     ("k_flash_bwd", "const", "gi[d] = float32(0.0): 0.0 as 1", 0): BEYOND,
     ("k_flash_bwd", "const", "L = float32(0.0): 0.0 as 1", 0): BEYOND,
     ("k_flash_bwd", "offbyone", "k0 + TILE <= T as k0 + TILE < T", 0): FAST,
+    ("k_attn_qkv_bwd", "term", "cuda.blockIdx.x - first as cuda.blockIdx.x", 1): DEALT,
+    ("k_attn_qkv_bwd", "term", "cuda.blockIdx.x - first as cuda.blockIdx.x + first", 1): DEALT,
     ("clip_scale", "offbyone", "norm > max_norm as norm >= max_norm", 0): "Where they are equal, max_norm / norm is 1.",
 }
 
