@@ -17,6 +17,7 @@ _lock = threading.Lock()
 def _engine():
     ll.initialize_native_target()
     ll.initialize_native_asmprinter()
+    ll.initialize_native_asmparser()
     target = ll.Target.from_triple(ll.get_process_triple())
     machine = target.create_target_machine(opt=3, reloc="default", codemodel="jitdefault", jit=True)
     module = ll.parse_assembly("")
@@ -34,12 +35,27 @@ def load(code, symbol):
     if not all(addresses):
         raise OSError(f"no function {symbol} in the object code")
     entries = [ENTRY(address) for address in addresses]
-    for entry in entries:
-        entry.errcheck = _check
+    for entry, address in zip(entries, addresses, strict=True):
+        entry.errcheck, entry.address = check, address
     return entries
 
 
-def _check(status, function, arguments):
+def link(text, symbols):
+    """Addresses of the functions of a module of LLVM's language, which is compiled as it stands."""
+    with _lock:
+        engine = _engine()
+        module = ll.parse_assembly(text)
+        module.triple = triple()
+        engine.add_module(module)
+        engine.finalize_object()
+        return [engine.get_function_address(symbol) for symbol in symbols]
+
+
+def triple():
+    return ll.get_process_triple()
+
+
+def check(status, function=None, arguments=()):
     """A kernel's only way to fail is a range() whose step is zero."""
     if status:
         raise KernelError("a kernel's range() has a step of zero")

@@ -9,14 +9,16 @@ never touch each other's results, so neither chance nor the number of threads sh
 
 import ctypes
 import os
+import queue
 import threading
 import time
 from contextlib import contextmanager, nullcontext, suppress
 
+from . import crew, loader
 from .errors import KernelError
 
 _SPINS = 2000
-_LINGER = 300
+_LOOKS = 300  # how long a helper stays awake after a run, since runs often follow each other closely
 _NAP = 5e-5
 _SHORT = 0.02  # seconds: nobody minds if Ctrl-C is heard that late
 _STACK = 16 * 1024 * 1024
@@ -25,16 +27,20 @@ _STACK = 16 * 1024 * 1024
 class _Member:
     """What one helper thread shows to the others."""
 
-    __slots__ = ("busy", "gate", "thread")
+    __slots__ = ("asleep", "busy", "gate", "thread")
 
     def __init__(self):
-        self.busy = False
-        self.gate = threading.Semaphore(0)
+        self.asleep = self.busy = False
+        self.gate = queue.SimpleQueue()
         self.thread = None
 
 
 class Team:
-    """The caller's thread and `size - 1` helpers. Helpers sleep while no run is going on."""
+    """The caller's thread and `size - 1` helpers. Helpers sleep while no run is going on.
+
+    A launch that is known to be short is handed over in compiled code (see `crew`); of others the threads take one
+    task after the other here, so that Ctrl-C is heard between tasks.
+    """
 
     def __init__(self, size):
         self.size = size
@@ -45,6 +51,9 @@ class Team:
         self.retired = False
         self.processor = None
         self.members = [_Member() for _ in range(size - 1)]
+        if size > 1:
+            self.box, self.address = crew.make_box()
+            self.serve, self.lead = crew.functions()
         before = threading.stack_size(_STACK)
         try:
             for member in self.members:
@@ -55,31 +64,33 @@ class Team:
 
     # ---- a helper's life
     def _help(self, member):
-        while True:
-            self._await(member.gate)
-            if self.retired:
-                return
-            seen, idle = self.epoch - 1, 0
-            while self.running:
-                if self.epoch == seen:
+        while not self.retired:
+            self._sleep(member)
+            seen = idle = 0
+            while True:
+                word = self.serve(self.address, seen, _LOOKS)
+                if word < 0:
+                    seen, idle = word, 0
+                    self._join(member)
+                elif not self.running:
+                    break
+                else:
                     idle += 1
-                    _yield() if idle < _SPINS else time.sleep(_NAP)
-                    continue
-                seen, idle = self.epoch, 0
-                member.busy = True
-                try:
-                    self._work()
-                except BaseException as error:
-                    self.error = error
-                member.busy = False
+                    time.sleep(_NAP if idle > 1 else 0)
 
-    def _await(self, gate):
-        """Until the next run: awake for a moment, since runs often follow each other closely, then asleep."""
-        for _ in range(_LINGER):
-            if gate.acquire(blocking=False):
-                return
-            _yield()
-        gate.acquire()
+    def _sleep(self, member):
+        member.asleep = True
+        if not self.running and not self.retired:
+            member.gate.get()
+        member.asleep = False
+
+    def _join(self, member):
+        member.busy = True
+        try:
+            self._work()
+        except BaseException as error:
+            self.error = error
+        member.busy = False
 
     def _work(self):
         for function, arguments in self.tasks:
@@ -92,16 +103,22 @@ class Team:
         """Run launches in order; timer, a dict, gathers seconds by name."""
         self.error = None
         self.running = True
-        self._make_room()
         try:
-            for member in self.members:
-                member.gate.release()
+            if self.members:
+                self._wake()
             for launch in launches:
                 self._launch(launch, timer)
         finally:
-            self.tasks = iter(())
             self.running = False
-            self._wait()
+            if self.members:
+                self._wait()
+
+    def _wake(self):
+        self._make_room()
+        for member in self.members:
+            if member.asleep:
+                member.asleep = False
+                member.gate.put(None)
 
     def _make_room(self):
         """Keep the helpers off the caller's processor, where there are enough others."""
@@ -119,37 +136,49 @@ class Team:
         """Let the helpers go."""
         self.retired = True
         for member in self.members:
-            member.gate.release()
+            member.gate.put(None)
 
     def _launch(self, launch, timer):
         start = time.perf_counter()
         if len(launch.tasks) == 1:
             function, arguments = launch.tasks[0]
             function(*arguments)
+        elif launch.shared is not None and launch.seconds < _SHORT:
+            self._share(*launch.shared)
         else:
-            self.tasks = self._shares(launch)
-            self.epoch += 1
-            self._work()
-            self._wait()
-            if self.error is not None:
-                raise self.error
+            self._hand_out(launch.tasks)
         launch.seconds = time.perf_counter() - start
         if timer is not None:
             timer[launch.name] = timer.get(launch.name, 0.0) + launch.seconds
 
-    def _shares(self, launch):
-        """What the threads take from: the tasks one by one, or a call for each thread that takes tasks by itself.
+    def _share(self, function, arguments):
+        """All threads at once in compiled code, each taking ranges of blocks until none is left."""
+        count, blocks, memory = arguments
+        memory[-1] = 0
+        if not self.members:
+            function(*arguments)
+            return
+        box, job = self.box, crew.JOB
+        box[job], box[job + 1], box[job + 2], box[job + 3] = function.address, count, blocks, ctypes.addressof(memory)
+        self.epoch += 1
+        loader.check(self.lead(self.address, self.epoch))
 
-        The latter costs a microsecond less a task, but nothing is heard of Ctrl-C meanwhile: so only if it is known to
-        be short.
-        """
-        if launch.shared is None or launch.seconds > _SHORT:
-            return iter(launch.tasks)
-        launch.shared[1][-1][-1] = 0
-        return iter((launch.shared,) * self.size)
+    def _hand_out(self, tasks):
+        """Task by task, each thread taking the next one."""
+        self.tasks = iter(tasks)
+        self.epoch += 1
+        if self.members:
+            self.box[crew.STATE] = -self.epoch
+        self._work()
+        self._wait()
+        if self.error is not None:
+            raise self.error
 
     def _wait(self):
         """Until no helper is inside a task. A helper that has not woken up yet finds no task left."""
+        self.tasks = iter(())
+        if self.members:
+            self.box[crew.STATE] = 0
         spins = 0
         for member in self.members:
             while member.busy:

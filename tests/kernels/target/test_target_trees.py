@@ -3,11 +3,12 @@
 import ctypes
 import math
 import threading
+import time
 
 import numpy as np
 import pytest
 
-from kernels.target import KernelError, ptx, run, set_threads, threads
+from kernels.target import KernelError, Launch, ptx, run, set_threads, team, threads
 
 F = np.float32
 
@@ -139,20 +140,63 @@ def test_an_error_in_a_shared_range_reaches_the_caller(write):
     assert (x == 3).all()
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [(math.inf, 0), (0.5, 0), (0.001, 2)])
-def test_only_what_was_short_last_time_is_shared_out_in_compiled_code(write, seconds, calls):
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(("seconds", "compiled"), [(math.inf, False), (0.5, False), (0.001, True)])
+def test_only_what_was_short_last_time_is_shared_out_in_compiled_code(write, seconds, compiled, size):
     """Between tasks Ctrl-C is heard; inside compiled code it is not."""
     k = write(ROWS).k
     x = np.zeros((1000, 64), F)
     made = k[1000, 32].bind(x, 1, 3)
-    count, before = [], threads()
-    share, arguments = made.shared
-    made.shared = (lambda *given: count.append(1) or share(*given), arguments)
     made.seconds = seconds
-    set_threads(2)
+    before = threads()
+    set_threads(size)
     try:
         run([made])
     finally:
         set_threads(before)
-    assert (x == 3).all() and len(count) == calls
+    taken = made.shared[1][-1][-1]
+    assert (x == 3).all() and (taken > len(made.tasks) if compiled else taken == 0)
     assert 0 < made.seconds < 10
+
+
+def test_helpers_join_jobs_of_compiled_code_and_python_tasks_in_one_run(write):
+    """Hundreds of launches of both kinds in turn, the same bits every time, and work for every thread."""
+    module = write(ROWS)
+    x, y = np.zeros((256, 64), F), np.zeros((256, 64), F)
+    quick, slow = module.k[256, 32].bind(x, 1, 5), module.k[256, 32].bind(y, 1, 5)
+    who = set()
+
+    def note(k):
+        who.add(threading.get_ident())
+        time.sleep(0.0005)
+
+    before = threads()
+    set_threads(3)
+    try:
+        for _ in range(60):
+            quick.seconds, slow.seconds = 0.0, math.inf
+            run([quick, slow, Launch("note", [(note, (0,))] * 3), quick])
+    finally:
+        set_threads(before)
+    assert (x == 600).all() and (y == 300).all()
+    assert len(who) > 1
+
+
+def test_a_helper_that_slept_finds_its_way_back(write):
+    k = write(ROWS).k
+    x = np.zeros((4096, 64), F)
+    made = k[4096, 32].bind(x, 1, 50)
+    before = threads()
+    set_threads(2)
+    try:
+        run([made])
+        members = team._current_team().members
+        for _ in range(5):
+            end = time.monotonic() + 10
+            while not members[0].asleep and time.monotonic() < end:
+                time.sleep(0.001)
+            assert members[0].asleep
+            run([made])
+    finally:
+        set_threads(before)
+    assert (x == 300).all()
