@@ -6,7 +6,7 @@ import numpy as np
 from numba import cuda, float32
 
 from kernels.registry import Pair, cdiv, register, wave
-from kernels.target import kernel
+from kernels.target import current, kernel
 
 NT = 32  # threads of a block that reduces a row; the tree over them fixes the order of the sum
 COLS, SLICES = 32, 8  # block of the column sums: COLS columns, rows dealt to SLICES threads each
@@ -288,7 +288,17 @@ def forward(inp, gamma, beta, out, mean, rstd, eps=EPS):
 
 
 def backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
-    """Launches that add to dinp, dgamma and dbeta: rows, then columns."""
+    """Launches that add to dinp, dgamma and dbeta.
+
+    Without a GPU the named kernel: its threads read columns side by side, from the first row to the last, which a
+    processor fetches ahead. On a GPU the columns' sums want more threads than there are columns.
+    """
+    arguments = (inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta)
+    return split_backward(*arguments) if current() == "cuda" else named_backward(*arguments)
+
+
+def split_backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
+    """Two launches that add to dinp, dgamma and dbeta: rows, then columns with eight threads each."""
     N, C = inp.shape
     return [
         k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C),

@@ -207,8 +207,9 @@ def _share(function, entry, counter):
     mine = builder.atomic_rmw("add", _slot(builder, slots, counter, I64), ir.Constant(I64, 1), "acq_rel")
     builder.cbranch(builder.icmp_signed("<", mine, count), body, done)
     builder = ir.IRBuilder(body)
-    after = builder.add(mine, ir.Constant(I64, 1))
-    lo, hi = (builder.sdiv(builder.mul(blocks, edge), count) for edge in (mine, after))
+    end = builder.sub(count, mine)  # from the last: in causal kernels and in those with two jobs it takes longest
+    before = builder.sub(end, ir.Constant(I64, 1))
+    lo, hi = (builder.sdiv(builder.mul(blocks, edge), count) for edge in (before, end))
     status = builder.call(entry, [lo, hi, slots])
     builder.cbranch(builder.icmp_signed("==", status, ir.Constant(I32, 0)), head, failed)
     ir.IRBuilder(done).ret(ir.Constant(I32, 0))
