@@ -1,11 +1,11 @@
-"""Layer normalisation: k_layernorm_fwd, k_layernorm_bwd, and the two kernels of the production backward path."""
+"""Layer normalisation: k_layernorm_fwd, k_layernorm_bwd, and the kernels of the production backward paths."""
 
 import math
 
 import numpy as np
 from numba import cuda, float32
 
-from kernels.registry import Pair, cdiv, register, wave
+from kernels.registry import ANY_BLOCK, Pair, cdiv, register, row_block, wave
 from kernels.target import current, kernel
 
 NT = 32  # threads of a block that reduces a row; the tree over them fixes the order of the sum
@@ -228,6 +228,38 @@ def k_layernorm_dparam(inp, mean, rstd, dout, dgamma, dbeta, N, C):
         dbeta[col] += part2[0, tx]
 
 
+def _example_columns(block):
+    N, C = 75, 1500
+    args = (wave(N, C), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(C, seed=7), wave(C, seed=8))
+    return cdiv(C, block), (*args, N, C)
+
+
+@register(ANY_BLOCK, _example_columns)
+@kernel
+def k_layernorm_columns(inp, mean, rstd, dout, dgamma, dbeta, N, C):
+    """The second job of k_layernorm_bwd alone, as a processor likes it.
+
+    Maths: dgamma += sum dout * xhat; dbeta += sum dout, over the rows.
+    Shapes: inp, dout (N, C); mean, rstd (N,); dgamma, dbeta (C,).
+    Threads: a column a thread, row after row.
+    Shared memory: none.
+    Reads + writes: reads inp, dout, mean and rstd N C each, dgamma and dbeta C each; writes dgamma and dbeta C each.
+    Saves: nothing.
+    Changed: against k_layernorm_dparam, a block as wide as the row reads whole rows one after the other, which a
+    processor fetches ahead; a GPU would have too few threads.
+    """
+    col = cuda.grid(1)
+    if col < C:
+        dg = float32(0.0)
+        db = float32(0.0)
+        for r in range(N):
+            d = dout[r, col]
+            dg += d * ((inp[r, col] - mean[r]) * rstd[r])
+            db += d
+        dgamma[col] += dg
+        dbeta[col] += db
+
+
 def _example_atomic(block):
     N, C = 9, 140
     args = (wave(N, C), wave(C, seed=2), wave(N, seed=3), wave(N, seed=4), wave(N, C, seed=5), wave(N, C, seed=6))
@@ -288,22 +320,19 @@ def forward(inp, gamma, beta, out, mean, rstd, eps=EPS):
 
 
 def backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
-    """Launches that add to dinp, dgamma and dbeta.
-
-    Without a GPU the named kernel: its threads read columns side by side, from the first row to the last, which a
-    processor fetches ahead. On a GPU the columns' sums want more threads than there are columns.
-    """
-    arguments = (inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta)
-    return split_backward(*arguments) if current() == "cuda" else named_backward(*arguments)
+    """Launches that add to dinp, dgamma and dbeta: rows, then columns, on a GPU with eight threads for each."""
+    return backward_for("cuda" if current() == "cuda" else "cpu", inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta)
 
 
-def split_backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
-    """Two launches that add to dinp, dgamma and dbeta: rows, then columns with eight threads each."""
+def backward_for(target, inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
+    """`backward` as it is on the target "cpu" or "cuda"; both run on both."""
     N, C = inp.shape
-    return [
-        k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C),
-        k_layernorm_dparam[cdiv(C, COLS), (COLS, SLICES)].bind(inp, mean, rstd, dout, dgamma, dbeta, N, C),
-    ]
+    sums = (inp, mean, rstd, dout, dgamma, dbeta, N, C)
+    rows = k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C)
+    if target == "cuda":
+        return [rows, k_layernorm_dparam[cdiv(C, COLS), (COLS, SLICES)].bind(*sums)]
+    block = row_block(C)
+    return [rows, k_layernorm_columns[cdiv(C, block), block].bind(*sums)]
 
 
 def named_backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):

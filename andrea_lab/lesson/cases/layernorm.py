@@ -72,10 +72,20 @@ def dinp(draw: Draw, N: int, C: int, scale: float = 1.0, mean: float = 0.5) -> S
     return Setup(N, NT, {**x, "dinp": noise["dinp"], "C": C}, {"dinp": expected["dinp"]})
 
 
-@recipe("k_layernorm_dparam", PLAIN, {"strong": {"N": 19, "C": 70, "scale": 60.0, "mean": 200.0}})
-def dparam(draw: Draw, N: int, C: int, scale: float = 1.0, mean: float = 0.5) -> Setup:
+def sums_of(draw: Draw, N: int, C: int, scale: float, mean: float) -> tuple[dict, dict]:
+    """Arguments and expected results of the kernels that add up columns."""
     x = saved(draw, N, C, scale, mean)
     noise, expected = gradients(draw, x)
     x.pop("gamma")
-    sums = {n: noise[n] for n in ("dgamma", "dbeta")}
-    return Setup(cdiv(C, COLS), (COLS, SLICES), {**x, **sums, "N": N, "C": C}, {n: expected[n] for n in sums})
+    names = ("dgamma", "dbeta")
+    return {**x, **{n: noise[n] for n in names}, "N": N, "C": C}, {n: expected[n] for n in names}
+
+
+@recipe("k_layernorm_columns", PLAIN, STRONG)
+def columns(draw: Draw, N: int, C: int, scale: float = 1.0, mean: float = 0.5) -> Setup:
+    return Setup(cdiv(C, 64), 64, *sums_of(draw, N, C, scale, mean))
+
+
+@recipe("k_layernorm_dparam", PLAIN, {"strong": {"N": 19, "C": 70, "scale": 60.0, "mean": 200.0}})
+def dparam(draw: Draw, N: int, C: int, scale: float = 1.0, mean: float = 0.5) -> Setup:
+    return Setup(cdiv(C, COLS), (COLS, SLICES), *sums_of(draw, N, C, scale, mean))
