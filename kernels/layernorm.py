@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
+from kernels.matmul import together
 from kernels.registry import ANY_BLOCK, Pair, cdiv, register, row_block, wave
 from kernels.target import current, kernel
 
@@ -320,7 +321,7 @@ def forward(inp, gamma, beta, out, mean, rstd, eps=EPS):
 
 
 def backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
-    """Launches that add to dinp, dgamma and dbeta: rows, then columns, on a GPU with eight threads for each."""
+    """Launches that add to dinp, dgamma and dbeta: on a GPU two, else one in which columns and rows share threads."""
     return backward_for("cuda" if current() == "cuda" else "cpu", inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta)
 
 
@@ -328,11 +329,11 @@ def backward_for(target, inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):
     """`backward` as it is on the target "cpu" or "cuda"; both run on both."""
     N, C = inp.shape
     sums = (inp, mean, rstd, dout, dgamma, dbeta, N, C)
-    rows = k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C)
+    rows = [k_layernorm_dinp[N, NT].bind(inp, gamma, mean, rstd, dout, dinp, C)]
     if target == "cuda":
-        return [rows, k_layernorm_dparam[cdiv(C, COLS), (COLS, SLICES)].bind(*sums)]
+        return [*rows, k_layernorm_dparam[cdiv(C, COLS), (COLS, SLICES)].bind(*sums)]
     block = row_block(C)
-    return [rows, k_layernorm_columns[cdiv(C, block), block].bind(*sums)]
+    return together([k_layernorm_columns[cdiv(C, block), block].bind(*sums)], rows)
 
 
 def named_backward(inp, gamma, mean, rstd, dout, dinp, dgamma, dbeta):

@@ -254,7 +254,8 @@ def together(*lists):
     """One launch made of launches that do not wait for each other: their tasks share the workers without a barrier."""
     launches = [launch for launches in lists for launch in launches]
     tasks = [task for launch in launches for task in launch.tasks]
-    return [Launch(launches[0].name, tasks, blas=any(launch.blas for launch in launches))]
+    shared = [share for launch in launches for share in launch.shared] if all(x.shared for x in launches) else []
+    return [Launch(launches[0].name, tasks, any(launch.blas for launch in launches), shared)]
 
 
 def panels(M, N, K):

@@ -16,7 +16,7 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 # Places in the box, each with a cache line of its own: what is written often must not slow down its neighbours.
 STATE, INSIDE, STATUS, JOB = 0, 8, 16, 24
 SIZE = 32
-FUNCTION, COUNT, BLOCKS, SLOTS = range(JOB, JOB + 4)
+PARTS, TABLE = JOB, JOB + 1  # how many parts the job has, and where their four numbers each are
 PAUSES = 8  # a look at the box, then this many pauses, then the system may run someone else
 
 _SERVE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -33,10 +33,17 @@ def functions():
     """
     module = ir.Module("crew")
     pause = ir.Function(module, ir.FunctionType(I32, []), "sched_yield")
-    _serve(module, pause)
-    _lead(module, pause)
+    work = _parts(module)
+    _serve(module, pause, work)
+    _lead(module, pause, work)
     serve, lead = loader.link(str(module), ("crew_serve", "crew_lead"))
     return _SERVE(serve), _LEAD(lead)
+
+
+def table(shares):
+    """The parts of a job, a list of (function, (count, blocks, slots)), as numbers: four for each."""
+    numbers = [(f.address, count, blocks, ctypes.addressof(slots)) for f, (count, blocks, slots) in shares]
+    return (ctypes.c_int64 * (4 * len(shares)))(*[n for part in numbers for n in part])
 
 
 def make_box():
@@ -51,12 +58,31 @@ def _at(builder, box, place):
     return builder.gep(box, [ir.Constant(I64, place)])
 
 
-def _work(builder, box):
-    """Call what the job says: i32 function(count, blocks, slots)."""
-    function, count, blocks, slots = (builder.load(_at(builder, box, p)) for p in (FUNCTION, COUNT, BLOCKS, SLOTS))
+def _parts(module):
+    """A function that works at every part of the job in turn: i32 function(count, blocks, slots)."""
+    do = ir.Function(module, ir.FunctionType(I32, [I64.as_pointer()]), "crew_work")
+    (box,) = do.args
+    start, look, part, out = (do.append_basic_block(n) for n in ("start", "look", "part", "out"))
+    b = ir.IRBuilder(start)
+    parts = b.load(_at(b, box, PARTS))
+    numbers = b.inttoptr(b.load(_at(b, box, TABLE)), I64.as_pointer())
+    b.branch(look)
+    b = ir.IRBuilder(look)
+    i, failed = b.phi(I64), b.phi(I32)
+    b.cbranch(b.icmp_signed("<", i, parts), part, out)
+    b = ir.IRBuilder(part)
+    row = b.gep(numbers, [b.mul(i, ir.Constant(I64, 4))])
+    function, count, blocks, slots = (b.load(_at(b, row, k)) for k in range(4))
     kind = ir.FunctionType(I32, [I64, I64, ir.IntType(8).as_pointer()])
-    pointer = builder.inttoptr(function, kind.as_pointer())
-    return builder.call(pointer, [count, blocks, builder.inttoptr(slots, kind.args[2])])
+    pointer = b.inttoptr(function, kind.as_pointer())
+    status = b.or_(failed, b.call(pointer, [count, blocks, b.inttoptr(slots, kind.args[2])]))
+    following = b.add(i, ir.Constant(I64, 1))
+    b.branch(look)
+    for phi, first, after in ((i, ir.Constant(I64, 0), following), (failed, ir.Constant(I32, 0), status)):
+        phi.add_incoming(first, start)
+        phi.add_incoming(after, part)
+    ir.IRBuilder(out).ret(failed)
+    return do
 
 
 def _rest(builder, give_way):
@@ -68,7 +94,7 @@ def _rest(builder, give_way):
     builder.call(give_way, [])
 
 
-def _serve(module, give_way):
+def _serve(module, give_way, do):
     function = ir.Function(module, ir.FunctionType(I64, [I64.as_pointer(), I64, I64]), "crew_serve")
     box, seen_first, looks = function.args
     names = ("start", "look", "news", "join", "check", "work", "failed", "leave", "idle", "wait", "out")
@@ -90,7 +116,7 @@ def _serve(module, give_way):
     b = ir.IRBuilder(check)
     b.cbranch(b.icmp_signed("==", b.load_atomic(_at(b, box, STATE), "seq_cst", 8), state), work, leave)
     b = ir.IRBuilder(work)
-    status = _work(b, box)
+    status = b.call(do, [box])
     b.cbranch(b.icmp_signed("==", status, ir.Constant(I32, 0)), leave, failed)
     b = ir.IRBuilder(failed)
     b.store_atomic(b.sext(status, I64), _at(b, box, STATUS), "seq_cst", 8)
@@ -116,7 +142,7 @@ def _serve(module, give_way):
     b.ret(answer)
 
 
-def _lead(module, give_way):
+def _lead(module, give_way, do):
     function = ir.Function(module, ir.FunctionType(I32, [I64.as_pointer(), I64]), "crew_lead")
     box, job = function.args
     start, look, wait, out = (function.append_basic_block(n) for n in ("start", "look", "wait", "out"))
@@ -124,7 +150,7 @@ def _lead(module, give_way):
     b = ir.IRBuilder(start)
     b.store_atomic(zero, _at(b, box, STATUS), "seq_cst", 8)
     b.store_atomic(job, _at(b, box, STATE), "seq_cst", 8)
-    mine = _work(b, box)
+    mine = b.call(do, [box])
     b.store_atomic(zero, _at(b, box, STATE), "seq_cst", 8)
     b.branch(look)
     b = ir.IRBuilder(look)

@@ -6,7 +6,7 @@ import math
 import sys
 import weakref
 
-from . import arguments, select, team
+from . import arguments, crew, select, team
 from .errors import KernelError, KernelRefused, LaunchError
 from .source import Source
 
@@ -21,16 +21,16 @@ class Launch:
 
     `tasks` is a list of (callable, arguments) that any threads may run in any order; `run()` runs them. The arguments
     keep alive whatever they point to. `blas`: the tasks call the BLAS library, whose own threads must rest meanwhile.
-    `shared`, if not None, is one (callable, arguments) that does the same work: every thread calls it once, and they
-    share the tasks out among themselves in compiled code. The last number of its last argument counts tasks taken.
-    `seconds` is how long the last run took.
+    `shared`, if not empty, is a list of (callable, arguments) that does the same work: every thread calls them all, and
+    they share the tasks out among themselves in compiled code. The last number of each last argument counts tasks
+    taken. `seconds` is how long the last run took, `table` what compiled code needs to know of `shared`.
     """
 
-    __slots__ = ("blas", "name", "seconds", "shared", "tasks")
+    __slots__ = ("blas", "name", "seconds", "shared", "table", "tasks")
 
-    def __init__(self, name, tasks, blas=False, shared=None):
-        self.name, self.tasks, self.blas, self.shared = name, tasks, blas, shared
-        self.seconds = math.inf
+    def __init__(self, name, tasks, blas=False, shared=()):
+        self.name, self.tasks, self.blas, self.shared = name, tasks, blas, list(shared)
+        self.seconds, self.table = math.inf, crew.table(self.shared) if self.shared else None
 
     def run(self):
         """Run it now, and wait for it."""
@@ -81,8 +81,7 @@ class Configured:
         threads = self.block[0] * self.block[1] * self.block[2]
         edges = cut(blocks, blocks * threads * variant.weight, variant.serial)
         tasks = [(variant.entry, (lo, hi, memory)) for lo, hi in zip(edges, edges[1:], strict=False)]
-        shared = (variant.share, (len(tasks), blocks, memory)) if len(tasks) > 1 else None
-        return Launch(kernel.name, tasks, shared=shared)
+        return Launch(kernel.name, tasks, shared=[(variant.share, (len(tasks), blocks, memory))])
 
     def __repr__(self):
         return f"<kernel {self.kernel.name}[{self.grid}, {self.block}]>"

@@ -143,23 +143,23 @@ class Team:
         if len(launch.tasks) == 1:
             function, arguments = launch.tasks[0]
             function(*arguments)
-        elif launch.shared is not None and launch.seconds < _SHORT:
-            self._share(*launch.shared)
+        elif launch.shared and launch.seconds < _SHORT:
+            self._share(launch)
         else:
             self._hand_out(launch.tasks)
         launch.seconds = time.perf_counter() - start
         if timer is not None:
             timer[launch.name] = timer.get(launch.name, 0.0) + launch.seconds
 
-    def _share(self, function, arguments):
+    def _share(self, launch):
         """All threads at once in compiled code, each taking ranges of blocks until none is left."""
-        count, blocks, memory = arguments
-        memory[-1] = 0
+        for function, arguments in launch.shared:
+            arguments[-1][-1] = 0
+            if not self.members:
+                function(*arguments)
         if not self.members:
-            function(*arguments)
             return
-        box, job = self.box, crew.JOB
-        box[job], box[job + 1], box[job + 2], box[job + 3] = function.address, count, blocks, ctypes.addressof(memory)
+        self.box[crew.PARTS], self.box[crew.TABLE] = len(launch.shared), ctypes.addressof(launch.table)
         self.epoch += 1
         loader.check(self.lead(self.address, self.epoch))
 

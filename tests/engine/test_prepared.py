@@ -14,7 +14,7 @@ from tests.engine.tiny import config, engine, one, vectors
 CALLS_A_LAUNCH = 20
 
 
-def refuse(*_):
+def refuse(*_, **__):
     raise AssertionError("a launch was made during a step")
 
 

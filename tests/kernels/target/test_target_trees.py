@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from kernels.matmul import together
 from kernels.target import KernelError, Launch, ptx, run, set_threads, team, threads
 
 F = np.float32
@@ -109,7 +110,7 @@ def test_threads_share_every_range_out_exactly_once(write):
     k = write(ROWS).k
     x = np.zeros((1000, 64), F)
     made = k[1000, 32].bind(x, 1, 3)
-    call, arguments = made.shared
+    ((call, arguments),) = made.shared
     assert len(made.tasks) > 4
     for size in (1, 2, 5):
         x[:] = 0
@@ -133,7 +134,7 @@ def test_an_error_in_a_shared_range_reaches_the_caller(write):
     k = write(ROWS).k
     x = np.zeros((1000, 64), F)
     made = k[1000, 32].bind(x, 0, 3)
-    assert made.shared is not None and isinstance(made.shared[1][-1], ctypes.Array)
+    assert len(made.shared) == 1 and isinstance(made.shared[0][1][-1], ctypes.Array)
     with pytest.raises(KernelError, match="step of zero"):
         run([made])
     run([k[1000, 32].bind(x, 1, 3)])
@@ -154,7 +155,7 @@ def test_only_what_was_short_last_time_is_shared_out_in_compiled_code(write, sec
         run([made])
     finally:
         set_threads(before)
-    taken = made.shared[1][-1][-1]
+    taken = made.shared[0][1][-1][-1]
     assert (x == 3).all() and (taken > len(made.tasks) if compiled else taken == 0)
     assert 0 < made.seconds < 10
 
@@ -200,3 +201,32 @@ def test_a_helper_that_slept_finds_its_way_back(write):
     finally:
         set_threads(before)
     assert (x == 300).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_launches_that_do_not_wait_for_each_other_are_one_job(write, size):
+    k = write(ROWS).k
+    arrays = [np.zeros((300 * (n + 1), 64), F) for n in range(3)]
+    (both,) = together(*[[k[len(a), 32].bind(a, 1, n + 1)] for n, a in enumerate(arrays)])
+    both.seconds, before = 0.0, threads()
+    set_threads(size)
+    try:
+        for _ in range(20):
+            run([both])
+    finally:
+        set_threads(before)
+    assert len(both.shared) == 3 and [(a == 20 * (n + 1)).all() for n, a in enumerate(arrays)] == [True] * 3
+
+
+def test_an_error_in_one_part_of_a_job_reaches_the_caller(write):
+    k = write(ROWS).k
+    right, wrong = np.zeros((300, 64), F), np.zeros((300, 64), F)
+    (both,) = together([k[300, 32].bind(wrong, 0, 3)], [k[300, 32].bind(right, 1, 3)])
+    both.seconds, before = 0.0, threads()
+    set_threads(2)
+    try:
+        with pytest.raises(KernelError, match="step of zero"):
+            run([both])
+    finally:
+        set_threads(before)
+    assert (right == 3).all()
