@@ -7,6 +7,7 @@ not get past it: whoever hangs or crashes has come through a hole, or sits on a 
 from __future__ import annotations
 
 import multiprocessing
+import sys
 import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import wait
@@ -63,10 +64,13 @@ class _Worker:
 
     def give(self, mutant: Mutant) -> None:
         if self.process is None:
+            main = sys.modules["__main__"]
+            if not hasattr(main, "__spec__"):
+                main.__spec__ = None  # IPython's stand-in has none, and multiprocessing looks at it
             self.pipe, theirs = multiprocessing.Pipe()
-            context = multiprocessing.get_context("spawn")
-            self.process = context.Process(target=_serve, args=(theirs, self.work), daemon=True)
-            self.process.start()
+            process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, self.work), daemon=True)
+            process.start()
+            self.process = process
             theirs.close()
         self.mutant, self.since = mutant, time.monotonic()
         self.pipe.send(mutant)

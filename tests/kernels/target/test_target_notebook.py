@@ -29,9 +29,10 @@ def k(x, n):
 
 
 @pytest.fixture
-def shell():
+def shell(monkeypatch):
     from IPython.core.interactiveshell import InteractiveShell
 
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell puts its own there; put it back
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance()
     shell.run_cell(IMPORTS).raise_error()

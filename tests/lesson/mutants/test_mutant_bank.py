@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from collections import Counter
 
@@ -58,6 +59,14 @@ def test_a_proof_fails_for_what_is_not_equivalent():
 
 def test_a_process_that_crashes_is_replaced():
     assert m.run([3, 4], jobs=1, work=os._exit) == {3: Verdict(False, "crash"), 4: Verdict(False, "crash")}
+
+
+def test_it_works_beside_ipythons_stand_in_for_main(monkeypatch):
+    class Main:
+        pass
+
+    monkeypatch.setitem(sys.modules, "__main__", Main())
+    assert m.run([2], jobs=1, work=abs) == {2: 2}
 
 
 def test_a_process_that_hangs_is_stopped():
