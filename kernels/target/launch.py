@@ -6,7 +6,7 @@ import math
 import sys
 import weakref
 
-from . import arguments, crew, select, team
+from . import arguments, select, team
 from .errors import KernelError, KernelRefused, LaunchError
 from .source import Source
 
@@ -23,14 +23,15 @@ class Launch:
     keep alive whatever they point to. `blas`: the tasks call the BLAS library, whose own threads must rest meanwhile.
     `shared`, if not empty, is a list of (callable, arguments) that does the same work: every thread calls them all, and
     they share the tasks out among themselves in compiled code. The last number of each last argument counts tasks
-    taken. `seconds` is how long the last run took, `table` what compiled code needs to know of `shared`.
+    taken. `seconds` is how long the last run took, `table`, made when it is first needed, what compiled code must know
+    of `shared`.
     """
 
     __slots__ = ("blas", "name", "seconds", "shared", "table", "tasks")
 
     def __init__(self, name, tasks, blas=False, shared=()):
         self.name, self.tasks, self.blas, self.shared = name, tasks, blas, list(shared)
-        self.seconds, self.table = math.inf, crew.table(self.shared) if self.shared else None
+        self.seconds, self.table = math.inf, None
 
     def run(self):
         """Run it now, and wait for it."""

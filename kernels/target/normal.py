@@ -11,25 +11,11 @@ from numba.core import types
 from .program import Array, Program
 from .rewrite import Rewriter, store_copy
 from .stubs import cuda_path
-from .syntax import assign, assigned, has, load, names, place, stmt, store, walk
+from .syntax import UNSUPPORTED, assign, assigned, has, load, names, place, stmt, store, walk
 from .trees import write_out
 from .webs import split_webs
 
 _BUILTINS = (abs, min, max, int, float, bool, round, len)
-_UNSUPPORTED = {
-    "Try": "try",
-    "With": "with",
-    "Raise": "raise",
-    "Assert": "assert",
-    "Delete": "del",
-    "Global": "global",
-    "Nonlocal": "nonlocal",
-    "Import": "import",
-    "ImportFrom": "import",
-    "FunctionDef": "a function inside the kernel",
-    "ClassDef": "a class",
-    "Match": "match",
-}
 
 
 def normalise(source, block):
@@ -139,8 +125,8 @@ class Normaliser:
 
     def statement(self, st, pre):
         kind = type(st).__name__
-        if kind in _UNSUPPORTED:
-            self.program.refuse(st, f"{_UNSUPPORTED[kind]} is not supported in a kernel")
+        if kind in UNSUPPORTED:
+            self.program.refuse(st, f"{UNSUPPORTED[kind]} is not supported in a kernel")
         handler = getattr(self, f"on_{kind.lower()}", None)
         if handler is None:
             self.program.refuse(st, f"{kind} is not supported in a kernel")

@@ -8,6 +8,22 @@ BLOCK = ("_bx", "_by", "_bz")
 GRID = ("_gx", "_gy", "_gz")
 IDS = THREAD + BLOCK + GRID
 
+UNSUPPORTED = {  # statements that a kernel cannot hold, in words
+    "Try": "try",
+    "With": "with",
+    "Raise": "raise",
+    "Assert": "assert",
+    "Delete": "del",
+    "Global": "global",
+    "Nonlocal": "nonlocal",
+    "Import": "import",
+    "ImportFrom": "import",
+    "FunctionDef": "a function inside the kernel",
+    "ClassDef": "a class",
+    "Match": "match",
+    "AsyncFor": "async",
+}
+
 
 def load(name):
     return ast.Name(name, ast.Load())

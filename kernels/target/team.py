@@ -159,6 +159,8 @@ class Team:
                 function(*arguments)
         if not self.members:
             return
+        if launch.table is None:
+            launch.table = crew.table(launch.shared)
         self.box[crew.PARTS], self.box[crew.TABLE] = len(launch.shared), ctypes.addressof(launch.table)
         self.epoch += 1
         loader.check(self.lead(self.address, self.epoch))

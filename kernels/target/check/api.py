@@ -9,7 +9,7 @@ from .calls import MOST_LOCAL
 from .faults import MAX_SHARED, MAX_THREADS, Fault, Refused
 from .machine import LANES, Machine
 from .orders import Orders, compare
-from .program import Family, Program, plain_function
+from .program import Family, plain_function
 from .report import Report
 from .trace import Recorder, Trace
 
@@ -206,7 +206,7 @@ def _run(family, launch, orders, seed, budget, recorder, blocks=None):
     mc, done = _recorded(family, launch, budget, recorder, together, blocks)
     if together > 1 and launch.blocks > 1 and any(k[0] == "endless" for k in mc.faults):
         if recorder is not None:
-            recorder.__init__(recorder.block, recorder.warp)
+            recorder.forget()
         launch = launch.again()
         mc, done = _recorded(family, launch, budget, recorder, 1, blocks)
     found = [*mc.faults.values(), *mc.findings.faults(mc)]
@@ -260,6 +260,3 @@ def _orders(family, launch, orders, seed, budget, together):
             continue
         results.append(other.results())
     return compare(launch.results(), results, note)
-
-
-__all__ = ["Checked", "Program", "check", "examine", "trace"]

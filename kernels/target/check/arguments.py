@@ -36,8 +36,6 @@ class Placed:
 class Launch:
     """Grid, block and arguments by name. Each Launch has copies of its own of the arrays."""
 
-    Placed = Placed
-
     def __init__(self, params, args, grid, block, dynamic=0):
         self.params, self.args, self.grid, self.block, self.dynamic = params, args, grid, block, dynamic
         self.blocks, self.threads = prod(grid), prod(block)

@@ -8,8 +8,8 @@ import numpy as np
 from numba.core import types
 
 from . import arith, memory, warps
-from .arith import BOOL, F64, I64, array, is_number
-from .faults import MAX_LOCAL, Refused, Stop
+from .arith import BOOL, F64, I64, array
+from .faults import MAX_LOCAL, Refused
 from .memory import Array
 from .program import MISSING, is_callable_on_device
 
@@ -282,6 +282,3 @@ def cast_type(value):
     if isinstance(value, type) and issubclass(value, (np.number, np.bool_)):
         return np.dtype(value)
     return CASTS.get(value) if isinstance(value, type) else None
-
-
-__all__ = ["Calls", "Stop", "cast_type", "is_number"]

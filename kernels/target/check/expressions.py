@@ -5,6 +5,7 @@ import types as pytypes
 
 import numpy as np
 
+from ..syntax import indices
 from . import arith, memory
 from .arith import F64, array, is_number, lift
 from .faults import Refused
@@ -338,10 +339,6 @@ class Expressions:
 
     def constant(self, node):
         return constant(self.program, node)
-
-
-def indices(node):
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def attribute_of(a, name):

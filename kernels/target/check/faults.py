@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from ..program import SHARED_LIMIT
+
 # The order in which faults are told: what makes the rest of a report doubtful comes first.
 RANK = (
     "unsupported",
@@ -16,7 +18,7 @@ RANK = (
     "same_value",
 )
 MAX_THREADS = 1024
-MAX_SHARED = 48 * 1024
+MAX_SHARED = SHARED_LIMIT
 MAX_LOCAL = 512 * 1024
 
 
@@ -26,8 +28,7 @@ class Fault:
 
     kind: one of RANK. file, line, source: where, and the text of that line. block: the block (x, y, z) or None.
     threads: the threads concerned, each (x, y, z). array, index: what they touched; for a variable its name and ().
-    count: how many places or threads, exactly. message, hint: one line each. severity: "error", or "note" where many
-    threads write one value.
+    count: how many places or threads, exactly. message, hint: one line each.
     """
 
     kind: str
@@ -41,7 +42,11 @@ class Fault:
     count: int
     message: str
     hint: str
-    severity: str = "error"
+
+    @property
+    def severity(self):
+        """ "error", or "note" where many threads write one value."""
+        return "note" if self.kind == "same_value" else "error"
 
     def order(self):
         return RANK.index(self.kind), self.file, self.line, self.array or "", self.message

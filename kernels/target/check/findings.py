@@ -121,7 +121,6 @@ class Findings:
             places,
             message,
             self._hint(kind, p, t0, t1),
-            "note" if kind == "same_value" else "error",
         )
 
     def _hint(self, kind, p, t0, t1):

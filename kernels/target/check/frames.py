@@ -61,12 +61,12 @@ def _axis(numbers, grid, k, blk):
 class Frame:
     """The variables of a call: `v` the values by slot, `set` the lanes that have set them."""
 
-    __slots__ = ("again", "broken", "g", "local", "mc", "program", "result", "returned", "set", "v")
+    __slots__ = ("again", "broken", "g", "local", "mc", "program", "result", "set", "v")
 
     def __init__(self, mc, g, program):
         self.mc, self.g, self.program = mc, g, program
         self.v, self.set = [None] * len(program.slots), [None] * len(program.slots)
-        self.local, self.broken, self.again, self.result, self.returned = {}, None, None, None, None
+        self.local, self.broken, self.again, self.result = {}, None, None, None
 
     def assign(self, slot, value, m):
         """Set a variable in the lanes of a mask."""
@@ -94,6 +94,3 @@ class Frame:
         if value is None:
             return
         self.result = value if self.result is None else self._merged(m, value, self.result)
-
-
-__all__ = ["Frame", "Group"]

@@ -7,8 +7,9 @@ blocks; runs in another order cut each block's threads into two groups that run 
 import numpy as np
 
 from . import memory, races, traffic
-from .arith import I64, array, is_number, lift
-from .faults import MAX_SHARED, Fault, Refused, Stop
+from .arguments import Placed
+from .arith import I64, is_number, lift
+from .faults import MAX_LOCAL, MAX_SHARED, Fault, Refused, Stop
 from .findings import Findings
 from .frames import Frame, Group
 from .memory import Array, Buffer, c_strides
@@ -67,7 +68,7 @@ class Machine:
         """Values of the kernel's parameters; arrays that overlap share a buffer."""
         out, written = {}, self.family.written
         for name, value in self.launch.arguments.items():
-            if isinstance(value, self.launch.Placed):
+            if isinstance(value, Placed):
                 buffer = next((b for b in self.buffers if b.number == value.group), None)
                 if buffer is None:
                     buffer = Buffer(name, "global", value.count, value.group, False)
@@ -289,7 +290,7 @@ class Machine:
 
     def local_limit(self, program, line, size):
         self.program = program
-        message = f"{size:,} bytes of local memory a thread, the limit is 524,288"
+        message = f"{size:,} bytes of local memory a thread, the limit is {MAX_LOCAL:,}"
         hint = "use a smaller array"
         self.add(Fault("limits", program.file, line, program.text(line), None, (), None, (), size, message, hint))
         raise Stop
@@ -365,6 +366,3 @@ class Machine:
         """float64 crept in."""
         if not self.float64_meant and self.recording:
             self.float64.setdefault((f.program.file, line, name), f.program)
-
-
-__all__ = ["Machine", "array"]

@@ -4,8 +4,6 @@ import ast
 import inspect
 import types as pytypes
 
-from numba.core import types
-
 from ..errors import KernelRefused
 from ..source import Source
 from ..stubs import cuda_path
@@ -229,7 +227,3 @@ def constant(program, node):
             f"the shape and type of an array must be constants, {ast.unparse(node)} is none",
             "use a number, or a global or closure variable that holds one",
         ) from None
-
-
-def is_type(value):
-    return isinstance(value, types.Type)

@@ -182,9 +182,7 @@ def conflicts(place, owner, site, sites):
 def _keep_far(mc, buffer, log):
     """Remember the accesses of these blocks for the end of the run."""
     t = table(log, True)
-    kind = kinds(mc.family.sites)[t.site]
     t.lane = mc.numbers[t.lane // mc.threads] * mc.threads + t.lane % mc.threads
-    del kind
     buffer.far.append(t)
     if sum(len(x.off) for x in buffer.far) > MOST:
         log, buffer.log = buffer.log, buffer.far

@@ -6,6 +6,7 @@ continue drop lanes; a loop or a call takes them up again.
 
 import ast
 
+from ..syntax import UNSUPPORTED
 from . import arith
 from .assign import Assignments
 from .faults import Refused
@@ -83,10 +84,7 @@ class Statements(Assignments):
     def stmt(self, node):
         method = getattr(self, "s_" + type(node).__name__, None)
         if method is None:
-            words = {"FunctionDef": "a function inside a kernel", "Try": "try", "Raise": "raise", "With": "with"}
-            words |= {"Import": "import", "ImportFrom": "import", "Delete": "del", "ClassDef": "a class"}
-            words |= {"Global": "global", "Nonlocal": "nonlocal", "Match": "match", "AsyncFor": "async"}
-            what = words.get(type(node).__name__, type(node).__name__)
+            what = UNSUPPORTED.get(type(node).__name__, type(node).__name__)
             self.refuse(node, f"{what} is not possible in a kernel", "use if, while, for and assignments")
         return method(node)
 

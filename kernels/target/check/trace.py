@@ -61,6 +61,10 @@ class Recorder:
 
     def __init__(self, block, warp):
         self.block, self.warp = block, warp
+        self.forget()
+
+    def forget(self):
+        """Begin again."""
         self.events, self.lines, self.shapes, self.threads = [], {}, {}, ()
         self._group = self._at = None
 

@@ -7,7 +7,6 @@ import numpy as np
 from . import arith
 from .arith import I64, array
 from .expressions import Expressions
-from .faults import Refused
 
 SHUFFLES = {
     "shfl_sync": lambda lane, d: (d & 31) + 0 * lane,
@@ -172,6 +171,3 @@ def bits(name, v):
     if type(v) is array:
         return np.array([function(x & top, width) for x in v.tolist()], I64)
     return np.int64(function(int(v) & top, width))
-
-
-__all__ = ["Refused", "WarpCalls"]
