@@ -13,12 +13,13 @@ from numba import cuda, float32
 
 from kernels.matmul import at, wide_vectors
 from kernels.registry import cdiv, register, wave
-from kernels.target import KernelError, kernel
+from kernels.target import KernelError, current, kernel
 
 TILE = 32  # threads of a block; queries and keys of a tile
 # Running sums that a thread keeps in registers while it walks a tile: 32 threads times 2 fill half of the 16 vector
 # registers of AVX2, times 8 half of the 32 twice as wide ones of AVX-512. Sums have one order for any number.
 STRIP = 8 if wide_vectors() else 2
+CARD_STRIP = 8  # on a GPU, whatever its host is: heads of up to 48 columns fit into the registers of a thread
 MAX_HS = 64
 
 
@@ -278,15 +279,19 @@ k_flash_fwd, k_flash_bwd = make_forward(32), make_backward(32)
 def forward(q, k, v, out, lse):
     """Launches of causal attention: q, k, v, out (N, C), lse (B, NH, T). Raises KernelError on a head above 64."""
     (B, NH, T), HS = lse.shape, head_size(q, lse)
-    return [make_forward(HS)[(cdiv(T, TILE), NH, B), TILE].bind(q, k, v, out, lse, T, np.float32(HS**-0.5))]
+    return [make_forward(HS, _strip())[(cdiv(T, TILE), NH, B), TILE].bind(q, k, v, out, lse, T, np.float32(HS**-0.5))]
 
 
 def backward(q, k, v, out, lse, dout, dq, dk, dv):
     """Launches of its gradients: dq, dk, dv (N, C) are added to."""
     (B, NH, T), HS = lse.shape, head_size(q, lse)
     return [
-        make_backward(HS)[(NH, B), TILE].bind(q, k, v, out, lse, dout, dq, dk, dv, T, np.float32(HS**-0.5)),
+        make_backward(HS, _strip())[(NH, B), TILE].bind(q, k, v, out, lse, dout, dq, dk, dv, T, np.float32(HS**-0.5)),
     ]
+
+
+def _strip():
+    return CARD_STRIP if current() == "cuda" else STRIP
 
 
 def head_size(q, lse):

@@ -124,8 +124,31 @@ def test_the_widest_heads_spill_nothing(make, strip, tmp_path):
 @pytest.mark.parametrize("HS", [8, 16, 48, 64])
 @pytest.mark.parametrize("make", [attention_flash.make_forward, attention_flash.make_backward])
 def test_heads_of_other_sizes_spill_nothing(make, HS, tmp_path):
+    """In the form that a GPU runs."""
     for cc in CAPABILITIES:
-        compiles_without_spills(make(HS), cc, tmp_path)
+        compiles_without_spills(make(HS, attention_flash.CARD_STRIP), cc, tmp_path)
+
+
+class Bound:
+    """A kernel that binds nothing."""
+
+    def __getitem__(self, config):
+        return self
+
+    def bind(self, *args):
+        return None
+
+
+def test_a_gpu_runs_one_form_whatever_its_host_is(monkeypatch):
+    made = []
+    monkeypatch.setattr(attention_flash, "current", lambda: "cuda")
+    for make in ("make_forward", "make_backward"):
+        monkeypatch.setattr(attention_flash, make, lambda *form: made.append(form) or Bound())
+    x = {n: np.zeros((6, 8), np.float32) for n in ("q", "k", "v", "out", "dout", "dq", "dk", "dv")}
+    x["lse"] = np.zeros((1, 2, 6), np.float32)
+    attention_flash.forward(*(x[n] for n in ("q", "k", "v", "out", "lse")))
+    attention_flash.backward(*(x[n] for n in ATTN.bwd_args))
+    assert made == [(4, attention_flash.CARD_STRIP)] * 2
 
 
 def test_the_map_names_what_attention_saves():
