@@ -11,6 +11,7 @@ import inspect
 import linecache
 import math
 import operator
+import sys
 import textwrap
 import types as pytypes
 
@@ -71,9 +72,8 @@ class Source:
     def where(self, node_or_line):
         """File and line of a node, as an error message shows them."""
         line = node_or_line if isinstance(node_or_line, int) else getattr(node_or_line, "lineno", self.first)
-        if "ipykernel_" in self.file or self.file.startswith("<ipython-input"):
-            return f"notebook cell, line {line}"
-        return f"{self.file}:{line}"
+        cell = cell_of(self.file)
+        return f"{self.file}:{line}" if cell is None else f"{cell}, line {line}"
 
     def refuse(self, node, message, what="kernel"):
         raise KernelRefused(f"{self.where(node)}: {what} {self.name}: {message}")
@@ -129,6 +129,16 @@ class Source:
                 break
             value = getattr(value, attribute, _MISSING)
         return ".".join(chain), stable(value)
+
+
+def cell_of(file):
+    """ "cell 7" for the file name of a notebook's seventh execution, "notebook cell" without a number, else None."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+    number = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(file)
+    if number is not None:
+        return f"cell {number}"
+    return "notebook cell" if "ipykernel_" in file or file.startswith("<ipython-input") else None
 
 
 _MISSING = object()

@@ -45,7 +45,7 @@ class Fault:
 
     @property
     def severity(self):
-        """ "error", or "note" where many threads write one value."""
+        """How grave: "error", or "note" where many threads write one value."""
         return "note" if self.kind == "same_value" else "error"
 
     def order(self):

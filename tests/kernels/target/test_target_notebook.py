@@ -88,7 +88,7 @@ def test_a_refusal_names_the_cells_line_and_no_file(shell):
     with pytest.raises(KernelRefused) as caught:
         shell.user_ns["g"][1, 4](np.zeros(4, F))
     message = str(caught.value)
-    assert message.startswith("notebook cell, line 5: kernel g: cuda.syncthreads() under a condition")
+    assert message.startswith("cell 1, line 5: kernel g: cuda.syncthreads() under a condition")
     assert "ipython" not in message and "/tmp" not in message
 
 
