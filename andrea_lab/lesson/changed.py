@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from andrea_lab.lesson import origin
-from kernels.target import Kernel, kernel
-from kernels.target.source import Source
+from kernels.target import Kernel
 
 
 def without(given: Any, line: str, nth: int = 1) -> Kernel:
@@ -23,7 +22,7 @@ def without(given: Any, line: str, nth: int = 1) -> Kernel:
         raise ValueError(f"{given.__name__}: found {len(found)} lines that read {line!r}, expected at least {nth}")
     at = found[nth - 1]
     lines[at] = lines[at].replace(line, "pass")
-    return _made(given, "\n".join(lines), {})
+    return origin.variant(given, "\n".join(lines), in_place=True)
 
 
 def resized(given: Any, **constants: Any) -> Kernel:
@@ -32,20 +31,4 @@ def resized(given: Any, **constants: Any) -> Kernel:
     for name in constants:
         if name not in used.co_names and name not in used.co_freevars:
             raise ValueError(f"{given.__name__}: found no constant {name!r} in it")
-    return _made(given, origin.text_of(given), constants)
-
-
-def _made(given: Any, text: str, constants: dict[str, Any]) -> Kernel:
-    """The kernel that `text` defines where `given` was defined, among the names `given` sees and `constants`."""
-    fn = origin.plain(given)
-    above = text.split("def ", 1)[0].count("\n")  # decorators
-    body = "\n" * (fn.__code__.co_firstlineno - 1 + above) + "\n".join(text.split("\n")[above:])
-    closed = dict(zip(fn.__code__.co_freevars, (c.cell_contents for c in fn.__closure__ or ()), strict=True))
-    namespace = {**fn.__globals__, **closed, **constants}
-    exec(compile(body, fn.__code__.co_filename, "exec", dont_inherit=True), namespace)
-    changed = namespace[fn.__name__]
-    changed.__qualname__ = f"changed.<locals>.{fn.__name__}"  # it does not take the place of the original
-    made = kernel(changed)
-    made._source = Source(changed, text)
-    made._source.first = fn.__code__.co_firstlineno
-    return made
+    return origin.variant(given, constants=constants, in_place=True)

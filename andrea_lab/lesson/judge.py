@@ -263,15 +263,13 @@ def _habits(attempt: Attempt, reports: list) -> None:
                 f"{where(attempt.fn.__code__.co_filename, line)}: {name} is float64; the values are right",
                 f"likely cause: {reasons.SAYS['float64']}",
             )
-        for what, most in case.traffic.items():
-            space, kind = what.split()
-            count = getattr(report.traffic, kind)(space)
-            if count > most:
-                raise TurnedDown(
-                    "too much traffic",
-                    f"{_case(case)}: {count:,} {what}, expected at most {most:,}; the values are right",
-                    f"likely cause: {reasons.SAYS['too much traffic']}",
-                )
+        if excess := case.excess(report.traffic):
+            what, count, most = excess
+            raise TurnedDown(
+                "too much traffic",
+                f"{_case(case)}: {count:,} {what}, expected at most {most:,}; the values are right",
+                f"likely cause: {reasons.SAYS['too much traffic']}",
+            )
 
 
 # ---------------------------------------------------------------- compiled

@@ -21,7 +21,7 @@ import numba
 import numpy as np
 from numba import cuda, types
 
-from kernels.target import device, kernel
+from kernels.target import Kernel, device, kernel
 
 _FUTURE = __import__("__future__").annotations.compiler_flag
 _MODULES = {"math": math, "numpy": np, "numba": numba, "numba.cuda": cuda}
@@ -69,26 +69,37 @@ def tree_of(given: Any) -> ast.FunctionDef:
     return module.body[0]
 
 
-def defined(text: str, name: str, namespace: dict, first: int = 1) -> Any:
-    """Run a text in `namespace` and return what it calls `name`; its lines count from `first`, in a file of its own."""
+def defined(text: str, name: str, namespace: dict, first: int = 1, file: str | None = None) -> Any:
+    """Run a text in `namespace` and return what it calls `name`; its lines count from `first`.
+
+    They are lines of `file`, by default one of its own, from which they can be read again.
+    """
     global _made
-    _made += 1
-    file = f"<{name} {_made}>"
     padded = "\n" * (first - 1) + text.rstrip("\n") + "\n"
-    linecache.cache[file] = (len(padded), None, padded.splitlines(keepends=True), file)
+    if file is None:
+        _made += 1
+        file = f"<{name} {_made}>"
+        linecache.cache[file] = (len(padded), None, padded.splitlines(keepends=True), file)
     exec(compile(padded, file, "exec", flags=_FUTURE, dont_inherit=True), namespace)
     return namespace[name]
 
 
-def variant(given: Any, text: str | None = None, constants: dict[str, Any] | None = None) -> Any:
+def variant(
+    given: Any, text: str | None = None, constants: dict[str, Any] | None = None, in_place: bool = False
+) -> Any:
     """The kernel that `text`, a changed text of `given`, defines in the same surroundings, some constants changed.
 
     Its decorators are left out, since they may need names that are not in reach: it becomes a @kernel, or stays plain.
+    in_place: a @kernel in any case, whose lines are those of the file or cell of `given`.
     """
     fn = plain(given)
     names = {**fn.__globals__, **_closure(fn), **(constants or {})}
     body, skipped = _bare(text_of(given) if text is None else text)
-    made = defined(body, fn.__name__, names, fn.__code__.co_firstlineno + skipped)
+    first, file = fn.__code__.co_firstlineno + skipped, fn.__code__.co_filename if in_place else None
+    made = defined(body, fn.__name__, names, first, file)
+    made.__qualname__ = f"variant.<locals>.{fn.__name__}"  # it does not take the place of the original
+    if in_place:
+        return Kernel(made, body)
     return made if given is fn else kernel(made)
 
 

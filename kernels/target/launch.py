@@ -92,10 +92,10 @@ class Kernel:
     """A CUDA kernel that runs on the chosen target.
 
     `fn` is the plain function, `name` its name. `k[grid, block](*args)` launches; `k.code(block, *args)` shows what
-    the CPU target makes of it.
+    the CPU target makes of it. `text`: its source, where that is not to be read from its file.
     """
 
-    def __init__(self, fn):
+    def __init__(self, fn, text=None):
         self.fn, self.name = fn, fn.__name__
         functools.update_wrapper(self, fn)
         self.params = list(fn.__code__.co_varnames[: fn.__code__.co_argcount])
@@ -103,7 +103,7 @@ class Kernel:
         self._on_cuda = None
         self._missing = None
         try:
-            self._source = Source(fn)
+            self._source = Source(fn, text)
         except KernelRefused as error:
             self._source, self._missing = None, error
         self._birth = _birth(fn)

@@ -59,6 +59,17 @@ class Case:
         made: dict[int, np.ndarray] = {}
         return [made.setdefault(id(a), a.copy()) if isinstance(a, np.ndarray) else a for a in self.arguments.values()]
 
+    def excess(self, traffic: Any) -> tuple[str, int, int] | None:
+        """The first count above what `traffic` of the case allows, ("global reads", found, allowed); None if none is.
+
+        traffic: of a report of the check target.
+        """
+        for what, most in self.traffic.items():
+            space, kind = what.split()
+            if (count := getattr(traffic, kind)(space)) > most:
+                return what, count, most
+        return None
+
     def wrong(self, found: list[Any]) -> Wrong | None:
         """The first wrong value among the arguments after a launch, None if all is right."""
         for (name, before), after in zip(self.arguments.items(), found, strict=True):

@@ -75,11 +75,7 @@ def interpreted(kernel: Callable[..., None], case: Case) -> str:
         return "values"
     if report.float64:
         return "float64"
-    for what, most in case.traffic.items():
-        space, kind = what.split()
-        if getattr(report.traffic, kind)(space) > most:
-            return "traffic"
-    return ""
+    return "traffic" if case.excess(report.traffic) else ""
 
 
 def compiled(kernel: Callable[..., None], case: Case) -> str:
