@@ -7,13 +7,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+from stated_traffic import Counts, evaluate, names, part, stated, statement
 
 import kernels
 from andrea_lab.lesson import origin
 from andrea_lab.lesson.cases import case_list
 from kernels.pairs import KERNELS
 from kernels.target import KernelError, kernel
-from kernels.traffic import Counts, evaluate, names, part, stated, statement
 
 EACH = pytest.mark.parametrize("name", sorted(KERNELS))
 PARTS = ("Maths", "Shapes", "Threads", "Shared memory", "Reads + writes", "Saves", "Changed")

@@ -8,7 +8,7 @@ from numba import cuda, float32, int32
 from kernels.target import device, kernel
 
 F = np.float32
-HS, NT = 32, 128
+NT = 128
 
 
 def ramp(*shape):
@@ -193,46 +193,3 @@ def k_layernorm(inp, gamma, beta, out, C, eps):
     rstd = float32(1.0) / math.sqrt(sums[0] / float32(C) + eps)
     for j in range(tx, C, NT):
         out[row, j] = (inp[row, j] - mu) * rstd * gamma[j] + beta[j]
-
-
-@kernel
-def k_attention(q, k, v, out, scale):
-    """A tile of 16 queries a block, keys in tiles of 16, softmax on the way."""
-    Ks = cuda.shared.array((16, HS), float32)
-    Vs = cuda.shared.array((16, HS), float32)
-    S = cuda.shared.array((16, 16), float32)
-    x = cuda.threadIdx.x
-    y = cuda.threadIdx.y
-    i = cuda.blockIdx.x * 16 + y
-    m = float32(-1e30)
-    norm = float32(0.0)
-    left = float32(0.0)
-    right = float32(0.0)
-    for tile in range(cuda.blockIdx.x + 1):
-        j0 = tile * 16
-        Ks[y, x] = k[j0 + y, x]
-        Ks[y, x + 16] = k[j0 + y, x + 16]
-        Vs[y, x] = v[j0 + y, x]
-        Vs[y, x + 16] = v[j0 + y, x + 16]
-        cuda.syncthreads()
-        dot = float32(0.0)
-        for d in range(HS):
-            dot += q[i, d] * Ks[x, d]
-        S[y, x] = dot * scale if j0 + x <= i else float32(-1e30)
-        cuda.syncthreads()
-        top = m
-        for j in range(16):
-            top = max(top, S[y, j])
-        shrink = math.exp(m - top)
-        norm *= shrink
-        left *= shrink
-        right *= shrink
-        m = top
-        for j in range(16):
-            p = math.exp(S[y, j] - m)
-            norm += p
-            left += p * Vs[j, x]
-            right += p * Vs[j, x + 16]
-        cuda.syncthreads()
-    out[i, x] = left / norm
-    out[i, x + 16] = right / norm

@@ -1,6 +1,5 @@
 """What a kernel says it moves: the formulas of its docstring, evaluated for a launch of any size without running it.
 
-    from kernels.traffic import stated
     stated(k_layernorm_fwd, N, 32, *args)["inp"].reads      # 3 N C
 
 The sentence after "Reads + writes:" lists arrays of global memory and the number of elements read, written and changed
