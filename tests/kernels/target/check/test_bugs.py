@@ -16,6 +16,7 @@ import legal_sync
 import numpy as np
 import pytest
 from bugs_common import BUGS, LEGAL
+from numba import cuda, float32
 
 import kernels
 
@@ -66,12 +67,24 @@ def test_faults_are_in_the_list_of_their_kind(group):
 
 
 @pytest.mark.parametrize("name", ["all_write_one_flag", "all_write_one_scale"])
-def test_same_value_is_ranked_below_every_other_fault(name):
-    """A kernel with the harmless race and a real one speaks of the real one first."""
+def test_same_value_is_a_note(name):
     entry = next(e for e in BUGS if e.name == name)
     report = check(entry, orders=0)
-    assert {fault.kind for fault in report.faults} == {"same_value"}
-    assert report.faults[0].severity not in {"error", None} or "same" in report.faults[0].message
+    assert {(fault.kind, fault.severity) for fault in report.faults} == {("same_value", "note")}
+
+
+def harmless_and_not(flag, total, x):
+    i = cuda.grid(1)
+    flag[0] = float32(1.0)
+    total[0] += x[i]
+
+
+def test_same_value_is_ranked_below_every_other_fault():
+    """The note comes last although its line comes first."""
+    flag, total, x = (np.zeros(n, np.float32) for n in (1, 1, 64))
+    report = kernels.check(harmless_and_not, orders=0)[2, 32](flag, total, x)
+    assert [fault.kind for fault in report.faults] == ["lost_update", "same_value"]
+    assert [fault.severity for fault in report.faults] == ["error", "note"]
 
 
 def test_the_thread_the_block_and_the_index_are_named():
