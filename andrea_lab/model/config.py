@@ -68,6 +68,14 @@ class TrainConfig(_Strict):
     decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="weight decay of the W_* only")
     clip: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(1.0, description="largest gradient norm; 0 = off")
     save_every: Annotated[int, Field(ge=0, le=INT32_MAX)] = Field(100, description="steps between two weight files")
+    keep: Annotated[int, Field(ge=0, le=INT32_MAX)] = Field(10, description="weight files kept; 0 = all")
+    rotate: Literal["after", "before"] = Field("after", description="old files go after a save, or before it")
+    save_errors: Literal["stop", "go_on"] = Field("stop", description="what a failed save does to the run")
+    grace: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
+        None, description="seconds between SIGTERM and kill; null = as long as the step and its save take"
+    )
+    sample_every: Annotated[int, Field(ge=0, le=INT32_MAX)] = Field(0, description="steps between two samples; 0 = off")
+    sample_tokens: Count = Field(420, description="tokens of a sample")
     gemm: Literal["blas", "kernels"] = Field("blas", description="who multiplies matrices")
     sources: list[str] | None = Field(None, description="names of the texts to learn from; null = all")
     tokenizer: Literal["bytes"] = Field("bytes", description="how text becomes token ids")
