@@ -1,9 +1,13 @@
 """The run directory: everything one run owns, and nothing that belongs to another."""
 
+import re
 from pathlib import Path
 
 from andrea_lab.checkpoint import single
-from andrea_lab.checkpoint.files import replace_with
+from andrea_lab.checkpoint.files import REAL, Files, replace_with
+
+# What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
+LEFTOVER = re.compile(r".+\.lock|\..+\.tmp")
 
 
 class RunError(ValueError):
@@ -11,11 +15,18 @@ class RunError(ValueError):
 
 
 class RunDirectory:
-    """Paths of one run. `name` is the folder's own name, and the beginning of its sidecar files' names."""
+    """Paths of one run. `name` begins the names of its sidecar files: the folder's own name.
+
+    A folder that was renamed keeps the name its loss log has, so that the history goes on.
+    """
 
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.name = self.path.resolve().name
+        if self.path.is_dir() and not self.log.exists():
+            logs = list(self.path.glob("*.loss.json"))
+            if len(logs) == 1:
+                self.name = logs[0].name.removesuffix(".loss.json")
 
     @property
     def config(self) -> Path:
@@ -24,6 +35,32 @@ class RunDirectory:
     @property
     def log(self) -> Path:
         return self.path / f"{self.name}.loss.json"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / f"{self.name}.samples.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / f"{self.name}.state.json"
+
+    @property
+    def segments(self) -> Path:
+        return self.path / f"{self.name}.segments.json"
+
+    @property
+    def control(self) -> Path:
+        """The folder of control files: a file `save`, `stop` or `abort` in it is a wish."""
+        return self.path / "control"
+
+    @property
+    def archive(self) -> Path:
+        return self.path / "archive"
+
+    @property
+    def fork(self) -> Path:
+        """Where a forked run says what it began from."""
+        return self.path / "fork.json"
 
     def weights(self, step: int) -> Path:
         return self.path / single.file_name(step)
@@ -36,7 +73,7 @@ class RunDirectory:
         return file
 
     @classmethod
-    def create(cls, path: Path | str, config_json: str) -> "RunDirectory":
+    def create(cls, path: Path | str, config_json: str, files: Files = REAL) -> "RunDirectory":
         """Make the folder and its config.json. Raises RunError for a name that is taken, OSError when the disk fails.
 
         A run is never written over: the folder must be new or empty. When anything fails, what this call made is gone.
@@ -45,13 +82,15 @@ class RunDirectory:
         check_free(run.path)
         made = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
         try:
-            run.path.mkdir(parents=True, exist_ok=True)
-            replace_with(run.config, lambda write: write(memoryview(config_json.encode())))
+            for folder in reversed(made):
+                files.make_folder(folder)
+            replace_with(run.config, lambda write: write(memoryview(config_json.encode())), files=files)
         except OSError:
-            run.config.unlink(missing_ok=True)
+            if run.config.exists():
+                files.remove(run.config)
             for folder in made:
                 if folder.exists():
-                    folder.rmdir()
+                    files.remove_folder(folder)
             raise
         return run
 
@@ -66,9 +105,9 @@ class RunDirectory:
 
 
 def check_free(path: Path) -> None:
-    """Raise RunError unless a run may be created at `path`: the name is new, or an empty folder."""
+    """Raise RunError unless a run may be created at `path`: the name is new, or a folder without a run's files."""
     if path.is_dir():
-        if any(path.iterdir()):
+        if not all(LEFTOVER.fullmatch(file.name) for file in path.iterdir()):
             raise RunError(
                 f"{path}: found an existing run, expected a new name: choose another with --run {free_name(path)}"
             )

@@ -1,0 +1,76 @@
+"""Asking a running engine to save, to stop or to give up, from another process: by a signal or by a control file."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Literal
+
+from andrea_lab.checkpoint.files import REAL, Files, replace_with
+from andrea_lab.checkpoint.lock import Holder, holder
+from andrea_lab.run.directory import RunDirectory, RunError
+
+Wish = Literal["save", "stop", "abort"]
+SIGNALS = {"save": ("SIGUSR1",), "stop": ("SIGTERM",), "abort": ("SIGINT", "SIGINT")}
+BETWEEN = 0.5  # seconds between two signals: sent at once they would arrive as one, after 2 s they are two wishes
+
+
+def send(run_dir: RunDirectory, wish: Wish, by: Literal["signal", "file"] = "signal", files: Files = REAL) -> str:
+    """Ask the engine at work on `run_dir` for a wish; returns a line that says what was done.
+
+    By signal: SIGUSR1 for "save", SIGTERM for "stop", SIGINT twice for "abort", to the process that holds the engine's
+    lock, and only while it holds it and started when its record says. A file `control/<wish>`, read at the engine's
+    next poll point, is written instead when asked for, where SIGUSR1 does not exist, when the engine is on another
+    machine, and when its process has no handler for the signal, which would end it. Raises RunError when no engine is
+    at work, or it belongs to another user; OSError.
+    """
+    if wish not in SIGNALS:
+        raise RunError(f"wish: found {wish!r}, expected one of {', '.join(SIGNALS)}")
+    at_work = _engine(run_dir)
+    if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid, wish):
+        return _write(run_dir, wish, at_work, files)
+    for number, name in enumerate(SIGNALS[wish]):
+        if number:
+            time.sleep(BETWEEN)
+            if holder(run_dir.path, "engine") != at_work:
+                break  # the first was enough
+        _signal(run_dir, at_work, name)
+    return f"sent {' and '.join(SIGNALS[wish])} to {at_work}"
+
+
+def _engine(run: RunDirectory) -> Holder:
+    found = holder(run.path, "engine")
+    if found is None:
+        raise RunError(f"{run.path}: found no engine at work, expected one that holds {run.path / 'engine.lock'}")
+    return found
+
+
+def _write(run: RunDirectory, wish: str, at_work: Holder, files: Files) -> str:
+    if not run.control.exists():
+        files.make_folder(run.control)
+    replace_with(run.control / wish, lambda write: None, files=files)
+    return f"wrote {run.control / wish} for {at_work}"
+
+
+def _signal(run: RunDirectory, at_work: Holder, name: str) -> None:
+    import psutil
+
+    try:
+        process = psutil.Process(at_work.pid)  # remembers its start: never signals a later process of this number
+        if not at_work.alive:
+            raise psutil.NoSuchProcess(at_work.pid)
+        process.send_signal(getattr(signal, name))
+    except psutil.NoSuchProcess:
+        raise RunError(f"{run.path}: found that {at_work} has just ended, expected it at work") from None
+    except psutil.AccessDenied:
+        raise RunError(f"{run.path}: found {at_work} of another user, expected your own: ask by control file") from None
+
+
+def _listens(pid: int, wish: str) -> bool:
+    """Whether the process catches the wish's signal, as far as the system says; where it does not, it is believed."""
+    try:
+        with REAL.open(Path(f"/proc/{pid}/status")) as file:
+            status = file.readall().decode()
+    except OSError:
+        return True
+    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")), None)
+    return caught is None or bool(caught >> (getattr(signal, SIGNALS[wish][0]) - 1) & 1)

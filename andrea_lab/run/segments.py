@@ -1,0 +1,67 @@
+"""The record of a run's segments, its uninterrupted stretches: one line when one begins, one when it ends.
+
+A segment that was killed has no end. The number of a segment only ever rises.
+"""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from andrea_lab.checkpoint.files import REAL, Files
+from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.lines import append_line, forwards, good
+from andrea_lab.run.losslog import last_entry
+
+
+@dataclass
+class Segment:
+    """One segment: the facts known when it began, and those known when it ended; outcome None: it was killed."""
+
+    number: int
+    begin: dict[str, Any] = field(default_factory=dict)
+    end: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str | None:
+        return self.end.get("outcome")
+
+
+def begin(run: RunDirectory, *, files: Files = REAL, **facts: Any) -> int:
+    """Record that a segment begins and return its number, one more than any segment the run knows of.
+
+    facts: from_step, from_file, rejected, target, gemm, cpu, versions, threads, pid; plain JSON. Raises OSError.
+    """
+    last = last_entry(run.log) or {}
+    known = [segment.number for segment in read(run)]
+    logged = last.get("segment")
+    number = max([*known, logged if type(logged) is int else 0, 0]) + 1
+    _append(run, "begin", number, facts, files)
+    return number
+
+
+def end(run: RunDirectory, segment: int, outcome: str, *, files: Files = REAL, **facts: Any) -> None:
+    """Record how a segment ended, "finished", "interrupted", "diverged", with facts such as the audit's summary."""
+    _append(run, "end", segment, {"outcome": outcome} | facts, files)
+
+
+def read(run: RunDirectory) -> list[Segment]:
+    """All segments by number; lines that a crash tore are passed over. Empty without a record. Raises RunError."""
+    try:
+        lines = forwards(run.segments)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunError(f"{run.segments}: found {error.strerror or error}, expected the record of segments") from None
+    segments: dict[int, Segment] = {}
+    for line in good(lines):
+        number, event = line.pop("segment", None), line.pop("event", None)
+        if type(number) is int and event in ("begin", "end"):
+            getattr(segments.setdefault(number, Segment(number)), event).update(line)
+    return [segments[number] for number in sorted(segments)]
+
+
+def _append(run: RunDirectory, event: str, number: int, facts: dict[str, Any], files: Files) -> None:
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    line = {"schema": 1, "event": event, "segment": number, "time": time} | facts
+    append_line(run.segments, json.dumps(line, allow_nan=False), files)
