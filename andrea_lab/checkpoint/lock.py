@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import weakref
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,7 +92,8 @@ class RunLock:
         fd, self._fd = self._fd, -1
         _held.discard(self)
         try:
-            self.files.truncate(fd, 0)
+            with suppress(OSError):  # a record without a lock is not believed
+                self.files.truncate(fd, 0)
         finally:
             self.files.close(fd)
 
@@ -164,8 +166,8 @@ def _named(holder: Holder | None, role: str) -> str:
     if holder is None:
         return f"an unnamed {role} at work"
     if holder.here and not holder.alive:
-        return f"the lock of {holder} kept by a process it started, though it is gone"
-    return f"{holder}{', this very process,' if holder.here and holder.pid == os.getpid() else ''} at work"
+        return f"the lock held, though {holder}, whose it was, is not a process of this machine now"
+    return f"{holder} at work" + (" in this very process" if holder.here and holder.pid == os.getpid() else "")
 
 
 def _read(path: Path) -> Holder | None:

@@ -1,6 +1,7 @@
 """What a change of policy puts away: the samples and the chooser's state. The loss log is never put away."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from andrea_lab.checkpoint.files import REAL, Files
@@ -23,7 +24,7 @@ def archive(run: RunDirectory, label: str, files: Files = REAL) -> list[Path]:
         if old.exists() and new.exists():
             raise RunError(f"{new}: found an earlier archive of this name, expected a new label")
     if any(old.exists() for old, _ in moves):
-        if not run.archive.exists():
+        with suppress(FileExistsError):
             files.make_folder(run.archive)
         for old, new in moves:
             if old.exists():

@@ -2,6 +2,7 @@
 
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,9 @@ SIGNALS = {"save": ("SIGUSR1",), "stop": ("SIGTERM",), "abort": ("SIGINT", "SIGI
 BETWEEN = 0.5  # seconds between two signals: sent at once they would arrive as one, after 2 s they are two wishes
 
 
-def send(run_dir: RunDirectory, wish: Wish, by: Literal["signal", "file"] = "signal", files: Files = REAL) -> str:
+def send(
+    run_dir: RunDirectory | Path | str, wish: Wish, by: Literal["signal", "file"] = "signal", files: Files = REAL
+) -> str:
     """Ask the engine at work on `run_dir` for a wish; returns a line that says what was done.
 
     By signal: SIGUSR1 for "save", SIGTERM for "stop", SIGINT twice for "abort", to the process that holds the engine's
@@ -25,15 +28,16 @@ def send(run_dir: RunDirectory, wish: Wish, by: Literal["signal", "file"] = "sig
     """
     if wish not in SIGNALS:
         raise RunError(f"wish: found {wish!r}, expected one of {', '.join(SIGNALS)}")
-    at_work = _engine(run_dir)
+    run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
+    at_work = _engine(run)
     if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid, wish):
-        return _write(run_dir, wish, at_work, files)
+        return _write(run, wish, at_work, files)
     for number, name in enumerate(SIGNALS[wish]):
         if number:
             time.sleep(BETWEEN)
-            if holder(run_dir.path, "engine") != at_work:
+            if holder(run.path, "engine") != at_work:
                 break  # the first was enough
-        _signal(run_dir, at_work, name)
+        _signal(run, at_work, name)
     return f"sent {' and '.join(SIGNALS[wish])} to {at_work}"
 
 
@@ -45,7 +49,7 @@ def _engine(run: RunDirectory) -> Holder:
 
 
 def _write(run: RunDirectory, wish: str, at_work: Holder, files: Files) -> str:
-    if not run.control.exists():
+    with suppress(FileExistsError):
         files.make_folder(run.control)
     replace_with(run.control / wish, lambda write: None, files=files)
     return f"wrote {run.control / wish} for {at_work}"

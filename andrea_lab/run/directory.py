@@ -1,13 +1,14 @@
 """The run directory: everything one run owns, and nothing that belongs to another."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from andrea_lab.checkpoint import single
-from andrea_lab.checkpoint.files import REAL, Files, replace_with
+from andrea_lab.checkpoint.files import REAL, TEMP, Files, replace_with, sweep
 
 # What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
-LEFTOVER = re.compile(r".+\.lock|\..+\.tmp")
+LEFTOVER = re.compile(r".+\.lock|" + TEMP.pattern)
 
 
 class RunError(ValueError):
@@ -78,19 +79,17 @@ class RunDirectory:
 
         A run is never written over: the folder must be new or empty. When anything fails, what this call made is gone.
         """
-        run = cls(path)
+        run, made = cls(path), []
         check_free(run.path)
-        made = [folder for folder in (run.path, *run.path.parents) if not folder.exists()]
         try:
-            for folder in reversed(made):
-                files.make_folder(folder)
-            replace_with(run.config, lambda write: write(memoryview(config_json.encode())), files=files)
-        except OSError:
-            if run.config.exists():
-                files.remove(run.config)
-            for folder in made:
-                if folder.exists():
+            _make_folders(run.path, made, files)
+            _write_config(run.config, config_json, files)
+        except OSError as error:
+            with suppress(OSError):
+                for folder in reversed(made):
                     files.remove_folder(folder)
+            if isinstance(error, FileExistsError):
+                check_free(run.path)  # another start was faster
             raise
         return run
 
@@ -102,6 +101,24 @@ class RunDirectory:
             found = "a folder without config.json" if run.path.is_dir() else "no folder"
             raise RunError(f"{run.path}: found {found}, expected a run directory")
         return run
+
+
+def _make_folders(path: Path, made: list[Path], files: Files) -> None:
+    """Make `path` and what is missing above it; each made folder goes on the list. Clear a folder that was there."""
+    for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+        files.make_folder(folder)
+        made.append(folder)
+        files.sync_folder(folder.parent)
+    sweep(path, files)
+
+
+def _write_config(path: Path, text: str, files: Files) -> None:
+    try:
+        replace_with(path, lambda write: write(memoryview(text.encode())), files=files)
+    except OSError:
+        with suppress(OSError):
+            files.remove(path)
+        raise
 
 
 def check_free(path: Path) -> None:

@@ -4,9 +4,11 @@ A crash tears at most the last line, or leaves it as zeros. Such a line is never
 newline and goes on, every reader passes it over.
 """
 
+import errno
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,9 @@ BLANK = b"\r\0 \t"
 class Lines:
     """The writer of one file. `append` returns when the line is on the disk, and costs the same however long the file.
 
-    Raises OSError. After a failed append the line may be missing, torn or whole; the file is opened anew for the next
-    one, so that appending the same line again is right, and a sync that failed is never asked of one descriptor twice.
+    Opening reads the last byte alone. Raises OSError, which names the file. After a failed append the line may be
+    missing, torn or whole; the next one opens the file anew, so that appending the same line again is right and a sync
+    that failed is never asked of one descriptor twice.
     """
 
     def __init__(self, path: Path, files: Files = REAL):
@@ -32,11 +35,10 @@ class Lines:
         """Write one line, given without its newline."""
         if self._fd < 0:
             self._open()
-        try:
+        with self._closed_on_error():
+            if os.fstat(self._fd).st_nlink == 0:
+                raise OSError(errno.ENOENT, "removed while it was in use")
             self._put(f"{line}\n".encode())
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -51,19 +53,27 @@ class Lines:
 
     def _open(self) -> None:
         self._fd = self.files.append(self.path)
-        try:
+        with self._closed_on_error():
             size = self.files.size(self._fd)
             if size == 0:
                 self.files.sync_folder(self.path.parent)
             elif _byte(self.path, size - 1) != b"\n":
                 self._put(b"\n")
-        except BaseException:
-            self.close()
-            raise
 
     def _put(self, data: bytes) -> None:
         write_all(self.files, self._fd, memoryview(data))
         self.files.datasync(self._fd)
+
+    @contextmanager
+    def _closed_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.close()
+            raise OSError(error.errno, error.strerror or str(error), str(self.path)) from None
+        except BaseException:
+            self.close()
+            raise
 
 
 def append_line(path: Path, line: str, files: Files = REAL) -> None:

@@ -64,7 +64,10 @@ def recover_state(run: RunDirectory, segment: int, files: Files = REAL) -> tuple
     segment: of the start that found it; the file goes to `.state.json.bad-<segment>`, `-2`, ... when that is taken.
     """
     try:
-        return read_state(run), None
+        state = read_state(run)
+        if state is not None and state.log_bytes > (size := run.log.stat().st_size if run.log.exists() else 0):
+            raise RunError(f"{run.state}: log_bytes: found {state.log_bytes}, expected at most the log's {size}")
+        return state, None
     except RunError as error:
         aside = _free(run.state.with_name(f"{run.state.name}.bad-{segment}"))
         files.rename(run.state, aside)
