@@ -5,24 +5,34 @@ the outside, the exact size, is tested before anything is allocated.
 """
 
 import hashlib
+import io
 import os
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from andrea_lab.checkpoint.files import REAL, Files, replace_with
+from andrea_lab.checkpoint.files import REAL, Files, read_all, replace_with
 
 HEADER = struct.Struct("<ii")
 PIECE = 8 * 2**20  # bytes written between two looks at `between`
+READ = 2**20  # bytes read at a time
 INT32_MAX = 2**31 - 1
-NAME = re.compile(r"step_(\d{6,})\.bin")
+NAME = re.compile(r"step_([0-9]{6,})\.bin")
 
 
 class CheckpointError(ValueError):
-    """A weight file that cannot be written or read; the message is one line for the user."""
+    """A weight file that cannot be written or read; the message is one line for the user.
+
+    verdict: "torn", "flipped", "wrong step", "non-finite" or "unverified"; "" when it is not about a file's bytes.
+    """
+
+    def __init__(self, message: str, verdict: str = ""):
+        super().__init__(message)
+        self.verdict = verdict
 
 
 def nbytes(n: int) -> int:
@@ -33,6 +43,12 @@ def nbytes(n: int) -> int:
 def file_name(step: int) -> str:
     """step_NNNNNN.bin; more digits when a step needs them."""
     return f"step_{step:06d}.bin"
+
+
+def step_of(name: str) -> int | None:
+    """The step in a file's name, None for a name that is no weight file's."""
+    match = NAME.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def newest(folder: Path) -> Path | None:
@@ -73,58 +89,94 @@ def write(
     return digest.hexdigest()
 
 
-def read_header(path: Path) -> tuple[int, int]:
-    """(step, n) of a file whose size fits its header exactly. Raises CheckpointError; allocates nothing."""
-    with _open(path) as file:
-        return _header(path, file)
+def read_header(path: Path, files: Files = REAL) -> tuple[int, int]:
+    """(step, n) of a file whose size and name fit its header exactly. Raises CheckpointError; allocates nothing."""
+    with opened(path, files) as file:
+        return header(path, file, files)
 
 
-def read_into(path: Path, w: np.ndarray, m: np.ndarray, v: np.ndarray) -> int:
-    """Fill three (n,) float32 arrays from the file and return its step. Raises CheckpointError, arrays untouched."""
-    with _open(path) as file:
-        step, n = _header(path, file)
-        if not w.size == m.size == v.size == n:
-            raise CheckpointError(f"{path}: found {n} parameters, expected {w.size}")
-        _checked(path, step, w, m, v)
-        for array in (w, m, v):
-            view = memoryview(array).cast("B")
-            while view.nbytes:
-                got = file.readinto(view[:PIECE])
-                if not got:
-                    raise CheckpointError(f"{path}: found the end {view.nbytes} bytes too early, expected {nbytes(n)}")
-                view = view[got:]
+def read_into(path: Path, w: np.ndarray, m: np.ndarray, v: np.ndarray, files: Files = REAL) -> int:
+    """Fill three (n,) float32 arrays from the file and return its step; nothing is compared with a sum.
+
+    Raises CheckpointError; unless the disk failed on the way the arrays are then untouched.
+    """
+    with opened(path, files) as file:
+        step, n = header(path, file, files)
+        check_arrays(path, step, w, m, v, n)
+        for _ in pieces_into(path, file, (w, m, v), files):
+            pass
+        expect_end(path, file, files)
     return step
 
 
-def read(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
+def read(path: Path, files: Files = REAL) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """(step, w, m, v) of a file. Raises CheckpointError before any allocation when the size does not fit."""
-    _, n = read_header(path)
+    _, n = read_header(path, files)
     w, m, v = (np.empty(n, np.float32) for _ in range(3))
-    return read_into(path, w, m, v), w, m, v
+    return read_into(path, w, m, v, files), w, m, v
 
 
-def _open(path: Path):
+@contextmanager
+def opened(path: Path, files: Files = REAL) -> Iterator[io.FileIO]:
+    """The file, open for reading. Raises CheckpointError for what is no regular file, and for what the disk refuses."""
     try:
-        if not path.is_file():
-            found = "something that is not a file" if path.exists() else "no file"
-            raise CheckpointError(f"{path}: found {found}, expected a weight file")
-        return open(path, "rb", buffering=0)
+        with files.open(path) as file:
+            yield file
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: found no file, expected a weight file", "torn") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: found {error.strerror}, expected a readable weight file") from None
+        raise CheckpointError(f"{path}: found {error.strerror or error}, expected a weight file", "torn") from error
 
 
-def _header(path: Path, file) -> tuple[int, int]:
+def header(path: Path, file: io.FileIO, files: Files = REAL) -> tuple[int, int]:
+    """(step, n) of an open file, judged against its size and its name. Raises CheckpointError."""
     size = os.fstat(file.fileno()).st_size
     if size < HEADER.size:
-        raise CheckpointError(f"{path}: found {size} bytes, expected at least the {HEADER.size} of the header")
-    step, n = HEADER.unpack(file.read(HEADER.size))
+        raise CheckpointError(f"{path}: found {size} bytes, expected at least the {HEADER.size} of the header", "torn")
+    data = bytearray(HEADER.size)
+    if (got := read_all(files, file, memoryview(data))) < HEADER.size:
+        raise CheckpointError(f"{path}: found {got} bytes, expected at least the {HEADER.size} of the header", "torn")
+    step, n = HEADER.unpack(data)
     if n <= 0:
-        raise CheckpointError(f"{path}: n_params: found {n}, expected a positive number")
-    if step < 0:
-        raise CheckpointError(f"{path}: step: found {step}, expected 0 or more")
+        raise CheckpointError(f"{path}: n_params: found {n}, expected a positive number", "torn")
     if size != nbytes(n):
-        raise CheckpointError(f"{path}: found {size} bytes, expected {nbytes(n)} = 8 + 12 * {n}")
+        raise CheckpointError(f"{path}: found {size} bytes, expected {nbytes(n)} = 8 + 12 * {n}", "torn")
+    if step < 0:
+        raise CheckpointError(f"{path}: step: found {step}, expected 0 or more", "wrong step")
+    named = step_of(path.name)
+    if named is not None and step != named:
+        raise CheckpointError(
+            f"{path}: step: found {step} in the header, expected {named} as in the name", "wrong step"
+        )
     return step, n
+
+
+def pieces_into(path: Path, file: io.FileIO, arrays: Sequence[np.ndarray], files: Files = REAL) -> Iterator[memoryview]:
+    """Fill the arrays in order from an open file; yields each piece of them once it is there.
+
+    Raises CheckpointError when the file ends too early.
+    """
+    for array in arrays:
+        view = memoryview(array).cast("B")
+        for at in range(0, view.nbytes, READ):
+            piece = view[at : at + READ]
+            if (got := read_all(files, file, piece)) < piece.nbytes:
+                raise CheckpointError(f"{path}: found the end {piece.nbytes - got} bytes too early", "torn")
+            yield piece
+
+
+def expect_end(path: Path, file: io.FileIO, files: Files = REAL) -> None:
+    """Raise CheckpointError when the file goes on."""
+    if files.read(file, memoryview(bytearray(1))):
+        raise CheckpointError(f"{path}: found bytes behind the last array, expected the end of the file", "torn")
+
+
+def check_arrays(path: Path, step: int, w: np.ndarray, m: np.ndarray, v: np.ndarray, n: int | None = None) -> int:
+    """n, when the arrays and the step fit the format (and the file's n, if given). Raises CheckpointError."""
+    size = int(w.size)
+    if n is not None and not size == m.size == v.size == n:
+        raise CheckpointError(f"{path}: found {n} parameters, expected {size}", "torn")
+    return _checked(path, step, w, m, v)
 
 
 def _checked(path: Path, step: int, w: np.ndarray, m: np.ndarray, v: np.ndarray) -> int:

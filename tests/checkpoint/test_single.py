@@ -101,7 +101,7 @@ def test_wrong_model_and_missing_file(tmp_path):
     assert [bits(a) for a in mine] == before
     with pytest.raises(CheckpointError, match="found no file"):
         single.read(tmp_path / "none.bin")
-    with pytest.raises(CheckpointError, match="something that is not a file"):
+    with pytest.raises(CheckpointError, match="found a folder, expected a weight file"):
         single.read(tmp_path)
 
 
