@@ -6,6 +6,7 @@ from pathlib import Path
 
 from andrea_lab.checkpoint import single
 from andrea_lab.checkpoint.files import REAL, TEMP, Files, replace_with, sweep
+from andrea_lab.checkpoint.lock import RunLock
 
 # What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
 LEFTOVER = re.compile(r".+\.lock|" + TEMP.pattern)
@@ -62,6 +63,10 @@ class RunDirectory:
     def fork(self) -> Path:
         """Where a forked run says what it began from."""
         return self.path / "fork.json"
+
+    def lock(self, role: str) -> RunLock:
+        """The run's lock for "engine" or "proxy", not yet taken."""
+        return RunLock(self.path, role)
 
     def weights(self, step: int) -> Path:
         return self.path / single.file_name(step)
