@@ -9,7 +9,7 @@ import sys
 import typer
 
 from andrea_lab import __version__
-from andrea_lab.commands import bench, data, doctor, memory, mutants, sample, train
+from andrea_lab.commands import bench, compare, data, doctor, fork, inspect, memory, mutants, pin, sample, train, verify
 
 app = typer.Typer(
     name="andrea",
@@ -21,6 +21,11 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("sample")(sample.sample)
+app.command("verify")(verify.verify)
+app.command("inspect")(inspect.inspect)
+app.command("fork")(fork.fork)
+app.command("compare")(compare.compare)
+app.command("pin")(pin.pin)
 app.command("memory")(memory.memory)
 app.command("doctor")(doctor.doctor)
 app.command("mutants")(mutants.mutants)

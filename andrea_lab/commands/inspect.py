@@ -1,0 +1,122 @@
+"""`andrea inspect`: one weight file, read in pieces."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from andrea_lab.commands.show import as_json, out, printable, sizes, table
+
+PIECE = 2**18  # numbers of each region held at once
+HEALTHY = ("committed", "unverified")
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A weight file, step_NNNNNN.bin.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Show what a weight file holds: header, size, digest, verdict, the log entry saved with it, and norms.
+
+    Norms are those of each tensor of w, m and v, where a config.json beside the file says how it is cut. The update is
+    what AdamW would make of m and v alone, its root mean square in learning rates. Exit code 1 for a damaged file.
+    """
+    from andrea_lab.checkpoint.single import CheckpointError, read_header
+    from andrea_lab.checkpoint.sums import SumError, read_sum
+    from andrea_lab.checkpoint.verify import examine
+
+    verdict = examine(file)
+    if verdict.verdict == "torn":
+        raise CheckpointError(f"{file}: {verdict.reason}", "torn")
+    step, n = read_header(file)
+    try:
+        beside = read_sum(file)
+    except SumError:
+        beside = None
+    cuts, train, note = _cuts(file, n)
+    found = {"file": str(file), "step": step, "n_params": n, "nbytes": verdict.nbytes or file.stat().st_size}
+    found |= {"verdict": verdict.verdict, "reason": verdict.reason, "sha256": verdict.sha256}
+    found |= {"entry": beside and beside.entry, "note": note, "tensors": list(measure(file, step, n, cuts, train))}
+    as_json(found) if json else _tell(found)
+    if verdict.verdict not in HEALTHY:
+        raise typer.Exit(1)
+
+
+def _cuts(file: Path, n: int) -> tuple[list[tuple[str, int, int]], Any, str | None]:
+    """((name, offset, size) of each tensor, the training fields, None), or one cut for all, None and the reason."""
+    from andrea_lab.model.config import ConfigError, load_config
+    from andrea_lab.model.layout import layout
+
+    try:
+        config = load_config(file.parent / "config.json")
+        tensors = layout(config.model)
+        if tensors.n_params != n:
+            raise ConfigError(f"config.json beside it: found a model of {tensors.n_params} parameters, expected {n}")
+    except ConfigError as error:
+        return [("all", 0, n)], None, f"not cut into tensors: {error}"
+    return [(tensor.name, tensor.offset, tensor.size) for tensor in tensors], config.train, None
+
+
+def measure(
+    file: Path, step: int, n: int, cuts: list[tuple[str, int, int]], train: Any = None
+) -> Iterator[dict[str, Any]]:
+    """{name, size, w, m, v, update} of each cut: the norms of the three regions, and the root mean square of AdamW's
+    step without decay, in learning rates (None without `train`, at step 0, or where a number is not finite).
+
+    Reads the file in pieces of 1 MiB of each region; sums in float64.
+    """
+    from andrea_lab.checkpoint.single import opened
+
+    with opened(file) as source, np.errstate(all="ignore"):
+        for name, offset, size in cuts:
+            squares, moved = np.zeros(3), 0.0
+            for at in range(offset, offset + size, PIECE):
+                count = min(PIECE, offset + size - at)
+                w, m, v = (_numbers(file, source, region * n + at, count) for region in range(3))
+                squares += [x @ x for x in (w, m, v)]
+                if train is not None and step:
+                    update = m / (1 - train.beta1**step) / (np.sqrt(v / (1 - train.beta2**step)) + train.eps)
+                    moved += update @ update
+            norms = {region: _finite(np.sqrt(square)) for region, square in zip("wmv", squares, strict=True)}
+            known = train is not None and step
+            yield {"name": name, "size": size} | norms | {"update": _finite(np.sqrt(moved / size)) if known else None}
+
+
+def _numbers(file: Path, source: Any, index: int, count: int) -> np.ndarray:
+    """`count` numbers of an open weight file from number `index` on, as float64."""
+    from andrea_lab.checkpoint.files import REAL, read_all
+    from andrea_lab.checkpoint.single import HEADER, CheckpointError
+
+    values = np.empty(count, np.float32)
+    source.seek(HEADER.size + 4 * index)
+    if read_all(REAL, source, memoryview(values).cast("B")) < values.nbytes:
+        raise CheckpointError(f"{file}: found its end too early, expected a file nobody writes to", "torn")
+    return values.astype(np.float64)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _tell(found: dict[str, Any]) -> None:
+    n, nbytes = found["n_params"], found["nbytes"]
+    mega, mebi = sizes(nbytes)
+    lines = {
+        "step": f"{found['step']:,}",
+        "parameters": f"{n:,}",
+        "size": f"8 + 12 x {n:,} = {nbytes:,} bytes = {mega} MB = {mebi} MiB",
+        "sha256": found["sha256"] or "unknown",
+        "verdict": " ".join(filter(None, (found["verdict"], found["reason"] and f"({found['reason']})"))),
+    }
+    lines |= {f"entry: {key}": str(value) for key, value in (found["entry"] or {}).items()}
+    print(printable(found["file"]))
+    for key, value in lines.items():
+        print(printable(f"  {key:<16} {value}"))
+    if found["note"]:
+        print(printable(f"  {found['note']}"))
+    shown = table("\nnorms", "tensor", ">numbers", ">w", ">m", ">v", ">update, in lr")
+    for each in found["tensors"]:
+        values = (each[key] for key in ("w", "m", "v", "update"))
+        shown.add_row(each["name"], f"{each['size']:,}", *("" if value is None else f"{value:.4g}" for value in values))
+    out.print(shown)
