@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from andrea_lab.checkpoint import rotation
-from andrea_lab.checkpoint.files import Files
+from andrea_lab.checkpoint.files import Files, sweep
 from andrea_lab.checkpoint.load import load
 from andrea_lab.checkpoint.rotation import pin
 from andrea_lab.checkpoint.save import SaveError
 from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import CheckpointError, file_name, step_of
 from andrea_lab.checkpoint.sums import read_sum
-from andrea_lab.checkpoint.verify import scan
+from andrea_lab.checkpoint.verify import candidates, examine, scan
+from tests.checkpoint.faults import CHANGES, Crash, Crashing, Watched
 
 N = 1000
 LONG = 60  # seconds that no wait here ever takes
@@ -371,6 +372,37 @@ def test_closing_waits_and_is_done_once(tmp_path, make):
     assert same(on_disk(tmp_path, 1)[1:], arrays(1)) and saver._copy.size == 0
     with pytest.raises(CheckpointError, match="found a closed saver, expected an open one"):
         saver.save(2, *arrays(2))
+
+
+@pytest.mark.parametrize("wait", [True, False])
+@pytest.mark.parametrize("rotate, keep", [("after", 1), ("after", 2), ("before", 1), ("before", 2)])
+def test_killed_anywhere_in_save_and_rotation_the_last_verified_loads(tmp_path, rotate, keep, wait):
+    def run(folder, files):
+        """Two saves and, on `files`, a third; then what a start after the kill does, and a fourth."""
+        folder.mkdir()
+        options = {"keep": keep, "rotate": rotate}
+        first = Saver(folder, N, **options)
+        for step in (1, 2):
+            first.save(step, *arrays(step))
+        third = Saver(folder, N, files=files, **options)
+        third.save(3, *arrays(3), wait=wait)
+        third.wait()
+
+    watched = Watched(CHANGES)
+    run(tmp_path / "whole", watched)
+    assert len(watched.ops) > 10 and steps(tmp_path / "whole") == [2, 3][-keep:]
+    for at in range(1, len(watched.ops) + 1):
+        folder = tmp_path / str(at)
+        with pytest.raises(Crash):
+            run(folder, Crashing(at, "after" if at % 2 else "before"))
+        newest = next(path for path in candidates(folder) if examine(path).verdict == "committed")
+        step = step_of(newest.name)
+        assert step in (2, 3) and same(on_disk(folder, step)[1:], arrays(step)), f"operation {at}"
+        sweep(folder)
+        again = Saver(folder, N, keep=keep, rotate=rotate)
+        for step in (3, 4):
+            again.save(step, *arrays(step))
+        assert sorted(os.listdir(folder)) == [f"{file_name(s)}{e}" for s in (3, 4)[-keep:] for e in ("", ".sum")]
 
 
 CHILD = """
