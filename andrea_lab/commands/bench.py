@@ -83,3 +83,18 @@ def check(quick: Quick = False, json: Json = False, markdown: Markdown = False) 
     from andrea_lab.bench import checked as module
 
     _measure(module, json, markdown, quick=quick)
+
+
+@app.command("checkpoint")
+def checkpoint(
+    folder: Annotated[Path | None, typer.Option(help="A folder on the disk to measure. Default: the runs'.")] = None,
+    peer_python: Annotated[Path | None, typer.Option(help="An interpreter that has torch. Default: this one.")] = None,
+    quick: Quick = False,
+    json: Json = False,
+    markdown: Markdown = False,
+) -> None:
+    """Saves, loads and the loss log of ANDREA-12M, each beside the least the work can take, and beside torch.save."""
+    from andrea_lab.bench import checkpoint as module
+
+    options = {"folder": folder and str(folder), "peer_python": peer_python and str(peer_python), "quick": quick}
+    _measure(module, json, markdown, **options)
