@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from andrea_lab.checkpoint.files import REAL, Files, Temp, commit, discard, read_all, replace_with, stage
-from andrea_lab.checkpoint.load import bad_number
+from andrea_lab.checkpoint.load import bad_number, known_sum
 from andrea_lab.checkpoint.numbers import first_bad
 from andrea_lab.checkpoint.readback import ReadBack
 from andrea_lab.checkpoint.single import (
@@ -40,7 +40,6 @@ from andrea_lab.checkpoint.sums import (
     Sum,
     SumError,
     parts_of,
-    read_sum,
     sum_path,
     to_json,
     write_sum,
@@ -303,9 +302,7 @@ def _move_aside(new: _New, label: str) -> None:
 def _put_sum(new: _New, value: Sum, made: list[Path]) -> None:
     """Put the sum in its place; one that cannot be read goes to `.bad-SEGMENT`. It is `made` if it is nobody else's."""
     there = sum_path(new.path)
-    try:
-        read_sum(new.path, new.files)
-    except SumError:
+    if os.path.lexists(there) and known_sum(new.path, new.files)[0] is None:
         new.files.rename(there, new.aside("bad")[1])
     if not os.path.lexists(new.path):
         made.append(there)
