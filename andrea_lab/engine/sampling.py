@@ -26,8 +26,11 @@ class Sampler:
 
     def text(
         self, prompt: str, tokens: int, temperature: float, seed: int, poll: Callable[[], list[str]] = list
-    ) -> str:
-        """The continuation of `prompt`, without the prompt. Raises EngineError."""
+    ) -> tuple[str, int]:
+        """The continuation of `prompt`, without the prompt, and its tokens, fewer than asked for after a stop.
+
+        Raises EngineError.
+        """
         if tokens < 0:
             raise EngineError(f"sample: tokens: found {tokens}, expected 0 or more")
         if not (isfinite(temperature) and temperature >= 0):
@@ -36,15 +39,15 @@ class Sampler:
         ids = [tokenizer.boundary, *(int(i) for i in tokenizer.encode(prompt))]
         start, draws = len(ids), self.rng(seed, "sample").uniform(tokens)
         for u in draws:
-            scores = self.scores(ids[-self.limit :])[: tokenizer.vocab_size]
+            scores = self.scores(ids[-self.limit :], poll)[: tokenizer.vocab_size]
             ids.append(pick(scores, temperature, float(u)))
             if "stop" in poll():
                 break
-        return to_text(tokenizer.decode(np.array(ids[start:], np.int32)))
+        return to_text(tokenizer.decode(np.array(ids[start:], np.int32))), len(ids) - start
 
-    def scores(self, window: list[int]) -> np.ndarray:
+    def scores(self, window: list[int], poll: Callable[[], list[str]] = list) -> np.ndarray:
         """The model's scores (V,) of the token that follows the window."""
-        graph, launches = self._plan(len(window))
+        graph, launches = self._plan(len(window), poll)
         padded = np.zeros(graph.arrays["tokens"].shape, np.int32)
         padded[0, : len(window)] = window
         tokens = graph.arrays["tokens"]
@@ -55,11 +58,11 @@ class Sampler:
         run(launches)
         return copy_to_host(graph.arrays["logits"])[len(window) - 1]
 
-    def _plan(self, length: int) -> tuple[Graph, list]:
+    def _plan(self, length: int, poll: Callable[[], list[str]]) -> tuple[Graph, list]:
         size = min(self.limit, max(16, 1 << (length - 1).bit_length()))
         if size not in self._plans:
             with gemm_with(self.gemm):
-                graph = Graph(self.graph.model, self.graph.arena, 1, size)
+                graph = Graph(self.graph.model, self.graph.arena, 1, size, poll)
                 self._plans[size] = graph, graph.scores()
         return self._plans[size]
 

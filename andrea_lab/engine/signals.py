@@ -38,21 +38,24 @@ class Stopped(KeyboardInterrupt):
 class Signals:
     """Notes wishes from outside until they are cleared. A context manager: inside it signals are heard.
 
-    control: the folder in which control files appear, usually `RUN/control`; it need not exist. Files that lie there
-    when the block begins belong to an earlier process and are removed. SIGHUP stays ignored where it was ignored
-    (nohup). Handlers of before are back after the block, and in a forked child. In a thread that may not handle signals
-    `degraded` is a line that says so, and only control files and `ask` are heard.
+    control: the folder in which control files appear, usually `RUN/control`; it need not exist. SIGHUP stays ignored
+    where it was ignored (nohup). Handlers of before are back after the block, and in a forked child. In a thread that
+    may not handle signals `degraded` is a line that says so, and only control files and `ask` are heard. stop_since:
+    when a stop was first asked for, by time.monotonic.
     """
 
     def __init__(self, control: Path | None = None, files: Files = REAL):
-        self.files, self.degraded, self.stop_since = files, None, None
+        self.files, self.control = files, control
+        self.degraded: str | None = None
+        self.stop_since: float | None = None
         self.count = 0  # signals that came, roughly: the system itself merges those of a kind
         self._asked = dict.fromkeys(WISHES, False)
         self._pending: list[str] = []
         self._last_interrupt = self._looked = 0.0
-        self._paths = {} if control is None else {wish: Path(control) / wish for wish in WISHES}
+        self._paths: dict[str, Path] = {}
         self._stuck: set[str] = set()
         self._before: dict[int, object] = {}
+        self._depth = 0  # blocks entered
 
     # ------------------------------------------------------------------------------------------------ wishes
 
@@ -98,10 +101,19 @@ class Signals:
 
     # ------------------------------------------------------------------------------------------------ signals
 
-    def __enter__(self) -> "Signals":
+    def watch(self, control: Path) -> None:
+        """Look for control files in this folder from now on; those that lie there were for another process and go."""
+        self._paths = {wish: Path(control) / wish for wish in WISHES}
         for wish, path in self._paths.items():
             if path.is_file():
                 self._take(wish, path)
+
+    def __enter__(self) -> "Signals":
+        self._depth += 1
+        if self._depth > 1:
+            return self
+        if self.control is not None:
+            self.watch(self.control)
         if threading.current_thread() is not threading.main_thread():
             name = threading.current_thread().name
             self.degraded = f"signals: found thread {name!r}, expected the main thread: only control files are heard"
@@ -117,9 +129,11 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self in _entered:
-            _entered.remove(self)
-        self._restore()
+        self._depth -= 1
+        if not self._depth:
+            if self in _entered:
+                _entered.remove(self)
+            self._restore()
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

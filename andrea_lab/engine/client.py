@@ -1,0 +1,223 @@
+"""An engine in a process of its own, used like one in this process: the same verbs, values and exceptions."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from andrea_lab.checkpoint.files import REAL, replace_with
+from andrea_lab.engine.carried import from_plain
+from andrea_lab.engine.lines import Lines, from_line, send
+from andrea_lab.engine.signals import Aborted, Signals
+from andrea_lab.model.config import Config
+
+NAP = 0.05  # seconds between two looks for wishes while the engine works
+LAST_WORDS = 20  # lines of the engine's standard error that are kept
+NUMBERS = {"save": "SIGUSR1", "stop": "SIGTERM", "abort": "SIGINT"}
+ABORTED = 130
+
+
+class EngineDied(RuntimeError):
+    """The engine's process ended without an answer. code: its exit code, minus the signal's number for one killed.
+
+    words: the end of what it said on standard error.
+    """
+
+    def __init__(self, code: int, words: str):
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        last = words.splitlines()[-1] if words else "nothing"
+        super().__init__(f"engine: found its process ended by {how}, its last words: {last}; expected an answer")
+        self.code, self.words = code, words
+
+
+class EngineProcess:
+    """Starts an engine and waits until it is ready; see Engine for the arguments and for what is raised.
+
+    signals: what was asked of this process; a stop is handed on at once, so that the engine can weigh its grace, an
+    abort ends both. start_new_session: what is sent to this process's group, as by Ctrl-C or a notebook's interrupt
+    button, does not reach the engine. When this process dies the engine saves and ends. Raises EngineDied as well.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        run_dir: Path | str | None = None,
+        *,
+        resume: bool = False,
+        target: str | None = None,
+        threads: int | None = None,
+        signals: Signals | None = None,
+        start_new_session: bool = True,
+    ):
+        self.config, self.run_dir = config, None if run_dir is None else Path(run_dir)
+        self._signals = Signals() if signals is None else signals
+        self.done, self.save_errors = 0, []
+        self._want: list[str] = []
+        self._asked, self._handed_on, self._gone = 0, False, None
+        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        command = [sys.executable, "-X", "faulthandler", "-m", "andrea_lab.engine.process"]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self._process = subprocess.Popen(command, bufsize=0, start_new_session=start_new_session, **pipes)
+        self.pid = self._process.pid
+        self._lines = Lines(self._process.stdout.fileno())
+        self._listener = threading.Thread(target=self._listen, name="engine's words", daemon=True)
+        self._listener.start()
+        try:
+            made = {"config": config.model_dump(), "run_dir": run_dir and str(run_dir), "resume": resume}
+            self._write(made | {"target": target and str(target), "threads": threads})
+            ready = self._answer()["ready"]
+        except BaseException:
+            self._let_go()
+            raise
+        self.n_params, self.sources, self.machine = ready["n_params"], ready["sources"], ready["machine"]
+        self.loaded: dict[str, Any] | None = ready["loaded"]
+
+    def __enter__(self) -> "EngineProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------------ the five verbs
+
+    def step(self, request: dict[str, Any]) -> dict[str, Any]:
+        """As Engine.step. The request's `segment` and `policy` are for the entry that the engine saves if left alone."""
+        return self._ask("step", request)
+
+    def save(self, request: dict[str, Any]) -> dict[str, Any]:
+        """As Engine.save."""
+        if self._gone is not None and self._gone.get("step") == request.get("step"):
+            return {key: self._gone[key] for key in ("file", "sha256")}
+        saved = self._ask("save", request)
+        self._signals.clear("save")
+        return saved
+
+    def sample(self, request: dict[str, Any]) -> dict[str, Any]:
+        """As Engine.sample."""
+        return self._ask("sample", request)
+
+    def evaluate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """As Engine.evaluate."""
+        return self._ask("evaluate", request)
+
+    def load(self, path: Path | str) -> int:
+        """As Engine.load."""
+        self.loaded = self._ask("load", {"path": os.path.abspath(path)})["loaded"]
+        return self.done
+
+    def close(self) -> None:
+        """End the engine and wait for it, and for its save in the background. Once is enough."""
+        if self._process.returncode is not None:
+            return
+        try:
+            if self._gone is None:
+                self._ask("close", {})
+        except EngineDied:
+            pass  # it is gone, which is what was wanted
+        finally:
+            self._let_go()
+
+    # ------------------------------------------------------------------------------------------------ wishes
+
+    def poll(self) -> list[str]:
+        """What was asked of this process, and of the engine when it last answered."""
+        wishes = self._signals.poll()
+        return [wish for wish in ("save", "stop") if wish in wishes or wish in self._want]
+
+    def signal(self, wish: str) -> None:
+        """Ask the engine for "save", "stop" or "abort": by a signal, by a control file where the system has none."""
+        number = getattr(signal, NUMBERS[wish], None)
+        if os.name != "posix" or number is None:
+            self._leave_file(wish)
+            return
+        if wish == "abort":
+            self._interrupt()
+        elif self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def _interrupt(self) -> None:
+        """SIGINT twice or more: two that come while the engine is in one long call count as one."""
+        end = monotonic() + 5.0
+        while self._process.poll() is None and monotonic() < end:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(4 * NAP)
+            except subprocess.TimeoutExpired:
+                continue
+
+    def _leave_file(self, wish: str) -> None:
+        folder = self.run_dir / "control"
+        if not folder.is_dir():
+            REAL.make_folder(folder)
+        replace_with(folder / wish, lambda write: None)
+
+    # ------------------------------------------------------------------------------------------------ the pipe
+
+    def _ask(self, verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        self._asked += 1
+        self._write(request | {"do": verb, "id": self._asked})
+        while True:
+            answer = self._answer()
+            if answer.get("id") in (self._asked, None):  # not one that an interrupted call did not wait for
+                return answer["answer"]
+
+    def _write(self, request: dict[str, Any]) -> None:
+        with suppress(OSError):  # it may have ended; what it said last is still to be read
+            send(self._process.stdin.fileno(), request)
+
+    def _answer(self) -> dict[str, Any]:
+        """The next answer. Raises the error it carries, EngineDied, Aborted."""
+        while (line := self._line()) is not None:
+            answer = from_line(line)
+            self.done, self._want = answer.get("done", self.done), answer.get("want", self._want)
+            self.save_errors = answer.get("save_errors", self.save_errors)
+            if "gone" in answer:
+                self._gone = answer["gone"] or {}
+                answer = self._gone
+            if "error" in answer and answer.get("id") in (self._asked or None, None):
+                raise from_plain(answer["error"])
+            if answer is not self._gone:
+                return answer
+        code = self._process.wait()
+        self._listener.join(1.0)
+        if code == ABORTED:
+            raise Aborted("the engine was aborted: nothing was saved, what was saved before is untouched")
+        raise EngineDied(code, "\n".join(self._words))
+
+    def _line(self) -> bytes | None:
+        """The next line; wishes are handed on meanwhile."""
+        while True:
+            try:
+                return self._lines.get(NAP)
+            except TimeoutError:
+                self._hand_on()
+
+    def _hand_on(self) -> None:
+        try:
+            wishes = self._signals.poll()
+        except Aborted:
+            self.signal("abort")
+            raise
+        if "stop" in wishes and not self._handed_on:
+            self._handed_on = True
+            self.signal("stop")
+
+    def _listen(self) -> None:
+        for line in self._process.stderr:
+            text = line.decode(errors="replace").rstrip()
+            if text:
+                self._words.append(text)
+
+    def _let_go(self) -> None:
+        """Close the pipes, which ends an engine that is still there, and wait for it."""
+        self._process.stdin.close()
+        self._process.wait()
+        self._listener.join(1.0)
+        self._process.stdout.close()
+        self._process.stderr.close()
