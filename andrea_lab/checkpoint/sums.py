@@ -74,10 +74,6 @@ class Sum:
         """This sum without `before`."""
         return replace(self, before=None)
 
-    def part_at(self, offset: int) -> str:
-        """The name of the part that holds the byte at this offset."""
-        return next(name for name, start, size, _ in self.parts if start <= offset < start + size)
-
     def differing(self, hexes: Sequence[str]) -> list[str]:
         """The names of the parts whose sums are not these."""
         return [part[0] for part, found in zip(self.parts, hexes, strict=True) if part[3] != found]
