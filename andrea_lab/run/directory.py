@@ -89,12 +89,10 @@ class RunDirectory:
         try:
             _make_folders(run.path, made, files)
             _write_config(run.config, config_json, files)
-        except OSError as error:
+        except OSError:
             with suppress(OSError):
                 for folder in reversed(made):
                     files.remove_folder(folder)
-            if isinstance(error, FileExistsError):
-                check_free(run.path)  # another start was faster
             raise
         return run
 
@@ -111,7 +109,12 @@ class RunDirectory:
 def _make_folders(path: Path, made: list[Path], files: Files) -> None:
     """Make `path` and what is missing above it; each made folder goes on the list. Clear a folder that was there."""
     for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
-        files.make_folder(folder)
+        try:
+            files.make_folder(folder)
+        except FileExistsError:  # another start was faster
+            if folder == path:
+                raise _taken(path) from None
+            continue
         made.append(folder)
         files.sync_folder(folder.parent)
     sweep(path, files)
@@ -130,11 +133,13 @@ def check_free(path: Path) -> None:
     """Raise RunError unless a run may be created at `path`: the name is new, or a folder without a run's files."""
     if path.is_dir():
         if not all(LEFTOVER.fullmatch(file.name) for file in path.iterdir()):
-            raise RunError(
-                f"{path}: found an existing run, expected a new name: choose another with --run {free_name(path)}"
-            )
+            raise _taken(path)
     elif path.exists():
         raise RunError(f"{path}: found a file, expected a folder or a new name")
+
+
+def _taken(path: Path) -> RunError:
+    return RunError(f"{path}: found an existing run, expected a new name: choose another with --run {free_name(path)}")
 
 
 def free_name(path: Path) -> Path:

@@ -4,7 +4,7 @@ the state at any other step is found by feeding the log to a fresh chooser.
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -20,7 +20,7 @@ class State(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    schema_: Literal[1] = Field(1, alias="schema")
+    schema_: Annotated[int, Field(ge=1, le=1, alias="schema")]
     step: Number
     segment: Number
     log_bytes: Number

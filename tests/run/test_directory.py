@@ -1,8 +1,11 @@
 """Run directories: never written over, complete or absent."""
 
+import errno
+
 import pytest
 
-from andrea_lab.run.directory import RunDirectory, RunError, free_name
+from andrea_lab.checkpoint.files import Files
+from andrea_lab.run.directory import RunDirectory, RunError, check_free, free_name
 
 
 def test_create_makes_parents_and_config(tmp_path):
@@ -38,6 +41,76 @@ def test_a_failed_create_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         RunDirectory.create(tmp_path / "runs" / "first", "{}")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_start_leaves_is_no_run(tmp_path):
+    """Locks and a temporary neighbour of a process that is gone; a file of any other name is someone's."""
+    for name in ("proxy.lock", "engine.lock", f".config.json.{2**31 - 1}-0.tmp"):
+        (tmp_path / name).touch()
+    run = RunDirectory.create(tmp_path, "{}")
+    assert sorted(file.name for file in run.path.iterdir()) == ["config.json", "engine.lock", "proxy.lock"]
+    for name in (".hidden", "x.tmp", "lock", "step_000001.bin"):
+        other = tmp_path / "other"
+        other.mkdir()
+        (other / name).touch()
+        with pytest.raises(RunError, match="found an existing run"):
+            check_free(other)
+        (other / name).unlink()
+        other.rmdir()
+
+
+class Raced(Files):
+    """Another process makes the same folder just before we do."""
+
+    def make_folder(self, path):
+        super().make_folder(path)
+        super().make_folder(path)
+
+
+def test_of_two_starts_in_one_new_folder_one_is_refused(tmp_path):
+    with pytest.raises(RunError, match=r"r: found an existing run, expected a new name: .* --run .*/r-2$"):
+        RunDirectory.create(tmp_path / "r", "{}", Raced())
+    assert list((tmp_path / "r").iterdir()) == []  # the other's folder stays
+
+
+def test_two_starts_may_share_a_new_folder_above(tmp_path):
+    class Above(Raced):
+        def make_folder(self, path):
+            return super().make_folder(path) if path.name == "runs" else Files.make_folder(self, path)
+
+    assert RunDirectory.create(tmp_path / "runs" / "r", "{}", Above()).config.is_file()
+
+
+def test_a_failed_create_keeps_a_folder_that_was_there(tmp_path):
+    (tmp_path / "r").mkdir()
+    files = Files()
+
+    def fail(path):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    files.sync_folder = fail
+    with pytest.raises(OSError, match="Input/output error"):
+        RunDirectory.create(tmp_path / "r", "{}", files)
+    assert list(tmp_path.iterdir()) == [tmp_path / "r"] and not list((tmp_path / "r").iterdir())
+
+
+def test_a_renamed_folder_goes_on_with_its_history(tmp_path):
+    run = RunDirectory.create(tmp_path / "old", "{}")
+    run.log.write_text('{"step": 1}\n')
+    run.path.rename(tmp_path / "new")
+    assert RunDirectory(tmp_path / "new").log == tmp_path / "new" / "old.loss.json"
+    assert RunDirectory(tmp_path / "new").state.name == "old.state.json"
+    (tmp_path / "new" / "other.loss.json").touch()
+    assert RunDirectory(tmp_path / "new").name == "new"
+    (tmp_path / "new" / "new.loss.json").touch()
+    assert RunDirectory(tmp_path / "new").name == "new"
+
+
+def test_a_place_below_a_file_or_out_of_reach_is_an_error_of_the_disk(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="Not a directory"):
+        RunDirectory.create(tmp_path / "file" / "r", "{}")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
 def test_name_of_a_relative_path(tmp_path, monkeypatch):

@@ -1,0 +1,175 @@
+"""Asking an engine at work, a real process here: the signal arrives, or nothing is sent and the reason is given."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict, replace
+
+import pytest
+
+from andrea_lab.checkpoint.lock import RunLock, holder, lock_path, process_start
+from andrea_lab.run import control
+from andrea_lab.run.control import send
+from andrea_lab.run.directory import RunDirectory, RunError
+
+WAIT = 60  # seconds for another process, which takes a few hundredths
+
+ENGINE = """
+    import signal, sys, time
+    from andrea_lab.checkpoint.lock import RunLock
+    heard = []
+    for name in sys.argv[2:]:
+        signal.signal(getattr(signal, name), lambda number, frame: heard.append(signal.Signals(number).name))
+    lock = RunLock(sys.argv[1], "engine").acquire()
+    print("at work", flush=True)
+    while True:
+        while not heard:
+            time.sleep(0.005)
+        print(heard.pop(0), flush=True)
+"""
+ALL = ("SIGUSR1", "SIGTERM", "SIGINT")
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunDirectory.create(tmp_path / "r", "{}")
+
+
+@pytest.fixture
+def engine(run):
+    """Starts a process that holds the engine's lock and prints the signals it hears, of those it was told to hear."""
+    started = []
+
+    def start(*names):
+        command = [sys.executable, "-c", textwrap.dedent(ENGINE), run.path, *names]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert started[0].stdout.readline() == "at work\n"
+        return started[0]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+def test_each_wish_arrives_as_its_signal(run, engine):
+    process = engine(*ALL)
+    at_work = holder(run.path, "engine")
+    assert send(run, "save") == f"sent SIGUSR1 to {at_work}" and process.stdout.readline() == "SIGUSR1\n"
+    assert send(run.path, "stop") == f"sent SIGTERM to {at_work}" and process.stdout.readline() == "SIGTERM\n"
+    assert process.poll() is None and not run.control.exists()
+
+
+def test_abort_is_an_interrupt_twice_and_they_do_not_arrive_as_one(run, engine):
+    process = engine(*ALL)
+    assert send(run, "abort").startswith("sent SIGINT and SIGINT to engine")
+    assert [process.stdout.readline() for _ in range(2)] == ["SIGINT\n"] * 2
+
+
+def test_an_engine_that_ends_at_the_first_interrupt_gets_no_second(run, engine, monkeypatch):
+    """Its number may belong to someone else by then."""
+    process = engine("SIGUSR1", "SIGTERM")  # SIGINT: Python's own handler, which ends it
+    monkeypatch.setattr(control.time, "sleep", lambda _: os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT))
+    sent = []
+    monkeypatch.setattr(control, "_signal", lambda run, at_work, name: (sent.append(name), os.kill(process.pid, 2)))
+    send(run, "abort")
+    assert sent == ["SIGINT"]
+
+
+@pytest.mark.parametrize("wish", ["save", "stop", "abort"])
+def test_without_an_engine_nothing_is_sent_or_written(run, wish):
+    for by in ("signal", "file"):
+        with pytest.raises(RunError, match=r"found no engine at work, expected one that holds .*engine\.lock"):
+            send(run, wish, by)
+    with RunLock(run.path, "proxy"), pytest.raises(RunError, match="found no engine at work"):
+        send(run, wish)
+    assert not run.control.exists()
+
+
+def test_a_killed_engine_is_not_at_work(run, engine):
+    process = engine(*ALL)
+    process.kill()
+    process.wait(WAIT)
+    with pytest.raises(RunError, match="found no engine at work"):
+        send(run, "stop")
+
+
+def test_another_process_of_the_recorded_number_is_not_signalled(run, engine):
+    """The lock is held; its record names a process of ours that started at another time than it says."""
+    process = engine(*ALL)
+    at_work = holder(run.path, "engine")
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        for started in (process_start(bystander.pid) - 50, at_work.started - 50):
+            false = replace(at_work, pid=bystander.pid, started=started)
+            lock_path(run.path, "engine").write_text(json.dumps(asdict(false)))
+            with pytest.raises(RunError, match="found no engine at work"):
+                send(run, "stop")
+        bystander.communicate(b"\n", WAIT)
+        assert bystander.returncode == 0
+    finally:
+        bystander.kill()
+        bystander.wait(WAIT)
+    assert process.poll() is None
+
+
+def test_an_engine_that_ends_just_then_is_reported(run, engine, monkeypatch):
+    process = engine(*ALL)
+    at_work = holder(run.path, "engine")
+    process.kill()
+    process.wait(WAIT)
+    monkeypatch.setattr(control, "holder", lambda *_: at_work)
+    with pytest.raises(RunError, match=f"found that engine {process.pid} .* has just ended, expected it at work"):
+        send(run, "save")
+
+
+@pytest.mark.parametrize("wish", ["save", "stop", "abort"])
+def test_by_file(run, engine, wish):
+    process = engine(*ALL)
+    assert send(run, wish, by="file") == f"wrote {run.control / wish} for {holder(run.path, 'engine')}"
+    assert [file.name for file in run.control.iterdir()] == [wish]
+    send(run, wish, by="file")
+    assert [file.name for file in run.control.iterdir()] == [wish]
+    process.terminate()
+    assert process.stdout.readline() == "SIGTERM\n"  # the first it heard
+
+
+@pytest.mark.parametrize("wish", ["save", "stop", "abort"])
+def test_a_system_without_the_signal_gets_a_file(run, engine, monkeypatch, wish):
+    engine(*ALL)
+    monkeypatch.delattr(signal, "SIGUSR1")
+    assert send(run, wish).startswith("wrote ") and (run.control / wish).is_file()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not say who hears a signal")
+@pytest.mark.parametrize("wish, deaf", [("save", "SIGUSR1"), ("stop", "SIGTERM")])
+def test_a_process_that_would_die_of_the_signal_gets_a_file(run, engine, wish, deaf):
+    process = engine(*(name for name in ALL if name != deaf))
+    assert send(run, wish).startswith("wrote ") and (run.control / wish).is_file()
+    assert process.poll() is None
+
+
+def test_an_engine_elsewhere_gets_a_file(run, monkeypatch):
+    with RunLock(run.path, "engine"):
+        monkeypatch.setattr("andrea_lab.checkpoint.lock.socket.gethostname", lambda: "elsewhere.invalid")
+        assert send(run, "stop").startswith(f"wrote {run.control / 'stop'} for engine {os.getpid()} on ")
+
+
+def test_an_engine_of_another_user_is_reported(run, engine, monkeypatch):
+    import psutil
+
+    def denied(self, number):
+        raise psutil.AccessDenied(self.pid)
+
+    engine(*ALL)
+    monkeypatch.setattr(psutil.Process, "send_signal", denied)
+    with pytest.raises(RunError, match="of another user, expected your own: ask by control file"):
+        send(run, "save")
+
+
+def test_an_unknown_wish_is_refused(run):
+    with pytest.raises(RunError, match="wish: found 'pause', expected one of save, stop, abort"):
+        send(run, "pause")
