@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -14,11 +13,14 @@ from typing import Any
 from andrea_lab.checkpoint.files import REAL, replace_with
 from andrea_lab.engine.carried import from_plain
 from andrea_lab.engine.lines import Lines, from_line, send
-from andrea_lab.engine.signals import Aborted, Signals
+from andrea_lab.engine.signals import Aborted, Signals, Stopped
 from andrea_lab.model.config import Config
+from kernels.target import current
+from kernels.target import threads as default_threads
 
+ROOT = Path(__file__).resolve().parents[2]
 NAP = 0.05  # seconds between two looks for wishes while the engine works
-LAST_WORDS = 20  # lines of the engine's standard error that are kept
+LAST_WORDS = 4096  # bytes of the engine's standard error that are kept
 NUMBERS = {"save": "SIGUSR1", "stop": "SIGTERM", "abort": "SIGINT"}
 ABORTED = 130
 
@@ -26,14 +28,15 @@ ABORTED = 130
 class EngineDied(RuntimeError):
     """The engine's process ended without an answer. code: its exit code, minus the signal's number for one killed.
 
-    words: the end of what it said on standard error.
+    words: the end of what it said on standard error. saved: the file in which it left its last step, or None.
     """
 
-    def __init__(self, code: int, words: str):
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        last = words.splitlines()[-1] if words else "nothing"
-        super().__init__(f"engine: found its process ended by {how}, its last words: {last}; expected an answer")
-        self.code, self.words = code, words
+    def __init__(self, code: int, words: str, saved: str | None = None):
+        how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        how += f", the last step saved in {saved}" if saved else ""
+        last = words.splitlines()[-1] if words else "none"
+        super().__init__(f"engine: found its process {how} (its last words: {last}), expected an answer")
+        self.code, self.words, self.saved = code, words, saved
 
 
 class EngineProcess:
@@ -59,20 +62,25 @@ class EngineProcess:
         self._signals = Signals() if signals is None else signals
         self.done, self.save_errors = 0, []
         self._want: list[str] = []
-        self._asked, self._handed_on, self._gone = 0, False, None
-        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._asked, self._handed_on = 0, False
+        self._gone: dict[str, Any] | None = None  # what it said last, when it left by itself
+        self._words = b""
+        self.n_params: int | None = None  # until it is ready
         command = [sys.executable, "-X", "faulthandler", "-m", "andrea_lab.engine.process"]
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self._process = subprocess.Popen(command, bufsize=0, start_new_session=start_new_session, **pipes)
+        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        options = {"env": os.environ | {"PYTHONPATH": search}, "start_new_session": start_new_session}
+        self._process = subprocess.Popen(command, bufsize=0, **pipes, **options)
         self.pid = self._process.pid
         self._lines = Lines(self._process.stdout.fileno())
         self._listener = threading.Thread(target=self._listen, name="engine's words", daemon=True)
         self._listener.start()
         try:
             made = {"config": config.model_dump(), "run_dir": run_dir and str(run_dir), "resume": resume}
-            self._write(made | {"target": target and str(target), "threads": threads})
+            self._write(made | {"target": str(target or current()), "threads": threads or default_threads()})
             ready = self._answer()["ready"]
         except BaseException:
+            self._process.terminate()
             self._let_go()
             raise
         self.n_params, self.sources, self.machine = ready["n_params"], ready["sources"], ready["machine"]
@@ -87,14 +95,17 @@ class EngineProcess:
     # ------------------------------------------------------------------------------------------------ the five verbs
 
     def step(self, request: dict[str, Any]) -> dict[str, Any]:
-        """As Engine.step. The request's `segment` and `policy` are for the entry that the engine saves if left alone."""
+        """As Engine.step. `segment` and `policy` of the request are for the entry that it saves if left alone."""
         return self._ask("step", request)
 
     def save(self, request: dict[str, Any]) -> dict[str, Any]:
         """As Engine.save."""
-        if self._gone is not None and self._gone.get("step") == request.get("step"):
-            return {key: self._gone[key] for key in ("file", "sha256")}
-        saved = self._ask("save", request)
+        try:
+            saved = self._ask("save", request)
+        except EngineDied:
+            if not self._gone or self._gone["step"] != request.get("step"):
+                raise
+            saved = {key: self._gone[key] for key in ("file", "sha256")}  # it did so by itself, asked to stop
         self._signals.clear("save")
         return saved
 
@@ -116,8 +127,7 @@ class EngineProcess:
         if self._process.returncode is not None:
             return
         try:
-            if self._gone is None:
-                self._ask("close", {})
+            self._ask("close", {})
         except EngineDied:
             pass  # it is gone, which is what was wanted
         finally:
@@ -178,17 +188,22 @@ class EngineProcess:
             self.done, self._want = answer.get("done", self.done), answer.get("want", self._want)
             self.save_errors = answer.get("save_errors", self.save_errors)
             if "gone" in answer:
-                self._gone = answer["gone"] or {}
-                answer = self._gone
-            if "error" in answer and answer.get("id") in (self._asked or None, None):
+                self._gone = answer = answer["gone"] or {}
+            if "error" in answer and answer.get("id") in (None, self._asked):
                 raise from_plain(answer["error"])
             if answer is not self._gone:
                 return answer
+        raise self._end()
+
+    def _end(self) -> BaseException:
+        """What the end of the process means."""
         code = self._process.wait()
         self._listener.join(1.0)
-        if code == ABORTED:
-            raise Aborted("the engine was aborted: nothing was saved, what was saved before is untouched")
-        raise EngineDied(code, "\n".join(self._words))
+        if code in (ABORTED, -signal.SIGINT):
+            return Aborted("the engine was aborted: nothing was saved, what was saved before is untouched")
+        if code == -signal.SIGTERM and self.n_params is None:
+            return Stopped("the engine was stopped before the first step: nothing was written")
+        return EngineDied(code, self._words.decode(errors="replace").strip(), self._gone and self._gone["file"])
 
     def _line(self) -> bytes | None:
         """The next line; wishes are handed on meanwhile."""
@@ -209,10 +224,9 @@ class EngineProcess:
             self.signal("stop")
 
     def _listen(self) -> None:
-        for line in self._process.stderr:
-            text = line.decode(errors="replace").rstrip()
-            if text:
-                self._words.append(text)
+        with suppress(OSError):
+            while piece := os.read(self._process.stderr.fileno(), 65536):
+                self._words = (self._words + piece)[-LAST_WORDS:]
 
     def _let_go(self) -> None:
         """Close the pipes, which ends an engine that is still there, and wait for it."""

@@ -84,9 +84,9 @@ class Engine:
         self._stop_seen: float | None = None
         self._whole = True  # w, m and v belong together
         self.layout = layout(config.model)
-        self.store = None
+        self._start, self.store = _Start(self.poll), None
         if self.run_dir is not None:
-            self.store = Store(self.run_dir, config, self.layout, self._alive, lambda: self._stop_since() is not None)
+            self.store = Store(self.run_dir, config, self.layout, self._start, signals)
         try:
             if resume:
                 self.store.claim(patient=True)
@@ -95,6 +95,7 @@ class Engine:
         except BaseException:
             self.close()
             raise
+        self._start.over = True
 
     @property
     def sources(self) -> list[str]:
@@ -139,15 +140,10 @@ class Engine:
         else:
             self._draw_weights()
 
-    def _alive(self) -> None:
-        """A poll point of the start: a stop ends it, as there is nothing to save."""
-        if "stop" in self.poll() and not self.done:
-            raise Stopped("stopped before the first step: nothing was written")
-
     def _build(self) -> None:
         """Bind every launch of a step, in the order in which it runs."""
         train, arena = self.config.train, self.arena
-        self.graph = Graph(self.config.model, arena, train.batch, train.context, self._alive)
+        self.graph = Graph(self.config.model, arena, train.batch, train.context, self._start)
         w, g, m, v, hp = (arena.view(name) for name in ("weights", "gradients", "m", "v", "hp"))
         self._device_hp = hp
         self._forward = self.graph.forward()
@@ -275,7 +271,7 @@ class Engine:
         on_host = isinstance(arrays[0], np.ndarray)
         host = arrays if on_host else [np.empty(self.layout.n_params, np.float32) for _ in VECTORS]
         self._whole = False
-        found = load(path, *host, between=self._alive)
+        found = load(path, *host, between=self._start)
         if not on_host:
             for array, values in zip(arrays, host, strict=True):
                 _upload(array, values)
@@ -354,6 +350,17 @@ class Engine:
         hp[adamw.CORR2] = adamw.correction(train.beta2, step)
         hp[adamw.INV_COUNT] = 1.0 / count
         _upload(self._device_hp, hp)
+
+
+class _Start:
+    """A poll point. Until the start is over a stop ends it, as there is nothing to save."""
+
+    def __init__(self, poll: Callable[[], list[str]]):
+        self.poll, self.over = poll, False
+
+    def __call__(self) -> None:
+        if "stop" in self.poll() and not self.over:
+            raise Stopped("stopped before the first step: nothing was written")
 
 
 @contextmanager

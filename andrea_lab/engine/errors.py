@@ -35,5 +35,6 @@ def wanted(request: dict[str, Any], verb: str, name: str, kind: type, default: A
     accepted, word = KINDS[kind]
     if not isinstance(value, accepted) or (kind is not bool and isinstance(value, bool)):
         found = "nothing" if value is None else f"{value!r:.60}"
-        raise EngineError(f"{verb}: {name}: found {found}, expected {word}")
+        where = verb if name == verb else f"{verb}: {name}"
+        raise EngineError(f"{where}: found {found}, expected {word}")
     return value if isinstance(value, kind) else kind(value)

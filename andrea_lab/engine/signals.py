@@ -114,18 +114,18 @@ class Signals:
             return self
         if self.control is not None:
             self.watch(self.control)
-        if threading.current_thread() is not threading.main_thread():
-            name = threading.current_thread().name
-            self.degraded = f"signals: found thread {name!r}, expected the main thread: only control files are heard"
-            return self
-        _entered.append(self)
         handlers = {"SIGTERM": self._on_stop, "SIGUSR1": self._on_save, "SIGINT": self._on_interrupt}
         if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             handlers["SIGHUP"] = self._on_stop
-        for name, handler in handlers.items():
-            number = getattr(signal, name, None)
-            if number is not None:
-                self._before[number] = signal.signal(number, handler)
+        try:
+            for name, handler in handlers.items():
+                number = getattr(signal, name, None)
+                if number is not None:
+                    self._before[number] = signal.signal(number, handler)
+            _entered.append(self)
+        except ValueError:  # the main thread of the main interpreter alone may
+            name = threading.current_thread().name
+            self.degraded = f"signals: found thread {name!r}, expected the main thread: only control files are heard"
         return self
 
     def __exit__(self, *_: object) -> None:

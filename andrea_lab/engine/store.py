@@ -17,6 +17,7 @@ from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import CheckpointError, file_name
 from andrea_lab.checkpoint.verify import candidates
 from andrea_lab.engine.errors import EngineError
+from andrea_lab.engine.signals import Signals
 from andrea_lab.model.config import Config
 from andrea_lab.model.layout import Layout
 
@@ -26,6 +27,7 @@ PAUSE = 0.05
 
 class Store:
     """What an engine keeps on disk. folder: the run directory. poll: called while it waits and between pieces.
+    signals: while a stop is asked for there, rotation does nothing that takes long.
 
     `claim` comes before anything is read or written. errors: one line for each save in the background that failed and,
     as train.save_errors says "go_on", did not stop the run.
@@ -37,12 +39,12 @@ class Store:
         config: Config,
         layout: Layout,
         poll: Callable[[], Any],
-        hurry: Callable[[], bool],
+        signals: Signals | None = None,
         files: Files = REAL,
     ):
         self.folder, self.config, self.layout, self.files = folder, config, layout, files
         self.errors: list[str] = []
-        self._poll, self._hurry = poll, hurry
+        self._poll, self._signals = poll, signals
         self._lock = RunLock(folder, "engine", files)
         self._saver: Saver | None = None
         self._last: dict[str, Any] | None = None  # the newest save asked for: step, file, sha256
@@ -56,7 +58,7 @@ class Store:
             return
         self._take_lock(monotonic() + (ORPHAN if patient else 0.0))
         sweep(self.folder, self.files)
-        train = self.config.train
+        train, signals = self.config.train, self._signals
         self._saver = Saver(
             self.folder,
             self.layout.n_params,
@@ -65,7 +67,7 @@ class Store:
             keep=train.keep,
             rotate=train.rotate,
             files=self.files,
-            hurry=self._hurry,
+            hurry=lambda: signals is not None and signals.stop_since is not None,
         )
 
     def _take_lock(self, until: float) -> None:
