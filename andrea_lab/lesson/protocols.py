@@ -1,4 +1,4 @@
-"""Seven ways to save, from the first that comes to mind to those that hold, small enough to be read and changed.
+"""Eight ways to save, from the first that comes to mind to those that hold, small enough to be read and changed.
 
 Each is a function of the file system's seam, the run's folder and the bytes to be saved as step 200. `crashes_of` runs
 one against the crash explorer, and `survivor` is the judge: the package's own loader, which takes the newest weight
@@ -58,6 +58,12 @@ def keep_1_before(files: Files, folder: Path, new: bytes) -> None:
     both_synced(files, folder, new)
 
 
+def keep_1_unsynced(files: Files, folder: Path, new: bytes) -> None:
+    """Keep one file; the old one goes after the save, whose folder was not synced."""
+    file_synced(files, folder, new)
+    files.remove(folder / SECOND)
+
+
 def keep_1_after(files: Files, folder: Path, new: bytes) -> None:
     """Keep one file; the old one goes after the save."""
     both_synced(files, folder, new)
@@ -96,6 +102,7 @@ PROTOCOLS = {
         Protocol("sync, rename", file_synced, SAME),
         Protocol("sync, rename, sync folder", both_synced, SAME),
         Protocol("keep 1, remove before", keep_1_before, ONE),
+        Protocol("keep 1, folder not synced", keep_1_unsynced, ONE),
         Protocol("keep 1, remove after", keep_1_after, ONE),
         Protocol("keep 2, remove after", keep_2_after, TWO),
     )

@@ -13,7 +13,7 @@ from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import file_name, write
 from andrea_lab.checkpoint.verify import candidates, examine
 from andrea_lab.lesson.crashes import DAMAGED, KILL, MODELS, NEW, NOTHING, OLD, ORDERED, UNORDERED, Log, explore, record
-from andrea_lab.lesson.protocols import PROTOCOLS, Protocol, both_synced, crashes_of, file_synced, survivor
+from andrea_lab.lesson.protocols import PROTOCOLS, Protocol, both_synced, crashes_of, survivor
 
 N = 6
 TENSORS = [("wte", 0, 4), ("W_Q", 4, 2)]
@@ -213,11 +213,7 @@ def test_to_remove_after_the_save_loses_nothing(name):
 
 
 def test_to_remove_after_a_save_whose_folder_was_not_synced_loses_when_names_come_in_any_order():
-    def hasty(files, folder, new):
-        file_synced(files, folder, new)
-        files.remove(folder / file_name(100))
-
-    found = crashes_of(Protocol("hasty", hasty, PROTOCOLS["keep 1, remove after"].before))
+    found = crashes_of(PROTOCOLS["keep 1, folder not synced"])
     assert outcomes(found, KILL) == outcomes(found, ORDERED) == {OLD, NEW}
     assert NOTHING in outcomes(found, UNORDERED)
 
