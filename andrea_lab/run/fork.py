@@ -16,7 +16,7 @@ from typing import Any
 
 from andrea_lab.checkpoint import rotation
 from andrea_lab.checkpoint.files import REAL, Files, replace_with
-from andrea_lab.checkpoint.single import PIECE, CheckpointError, opened, step_of
+from andrea_lab.checkpoint.single import PIECE, CheckpointError, step_of
 from andrea_lab.checkpoint.sums import Sum, write_sum
 from andrea_lab.checkpoint.verify import NON_FINITE, look, scan
 from andrea_lab.run.directory import RunDirectory, RunError, free_name
@@ -125,7 +125,7 @@ def _copy(source: Path, target: Path, expected: Sum, files: Files) -> None:
 
     def fill(write: Callable[[memoryview], None]) -> None:
         piece = memoryview(bytearray(PIECE))
-        with opened(source, files) as file:
+        with files.open(source) as file:
             while got := files.read(file, piece):
                 digest.update(piece[:got])
                 write(piece[:got])
