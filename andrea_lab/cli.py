@@ -1,15 +1,36 @@
-"""The command line: `andrea train | sample | memory | doctor | mutants | bench | data`.
+"""The command line: `andrea train | resume | signal | sample | verify | memory | doctor | ...`.
 
-A mistake of the user's is one line on stderr and exit code 2; a run that broke down is one line and exit code 1.
-Nothing imports this module.
+Exit codes: 0 done, or stopped cleanly with what there was saved; 1 broke down; 2 a mistake of the user's; 75 the disk
+failed, and a later try may do; 130 aborted. Whatever went wrong is one line on stderr. Nothing imports this module.
 """
 
+import errno
 import sys
+import traceback
+from pathlib import Path
 
 import typer
 
 from andrea_lab import __version__
-from andrea_lab.commands import bench, compare, data, doctor, fork, inspect, memory, mutants, pin, sample, train, verify
+from andrea_lab.commands import (
+    bench,
+    compare,
+    data,
+    doctor,
+    fork,
+    inspect,
+    memory,
+    mutants,
+    pin,
+    resume,
+    sample,
+    signal,
+    train,
+    verify,
+)
+
+BROKE_DOWN, MISTAKE, SAVE_FAILED, ABORTED = 1, 2, 75, 130
+DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS")} - {None}
 
 app = typer.Typer(
     name="andrea",
@@ -20,6 +41,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("train")(train.train)
+app.command("resume")(resume.resume)
+app.command("signal")(signal.signal)
 app.command("sample")(sample.sample)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
@@ -51,18 +74,35 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return int(app(arguments, prog_name="andrea", standalone_mode=False) or 0)
-    except KeyboardInterrupt:
-        return _fail("stopped by Ctrl-C; what was saved before is untouched", 130)
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except BrokenPipeError:
         sys.stderr.close()
-        return 1
+        return BROKE_DOWN
     except Exception as error:
-        text = _user_mistake(error)
-        if text is not None:
-            return _fail(text, 2)
-        if type(error).__name__ == "TrainingStopped":
-            return _fail(str(error), 1)
-        raise
+        return _failed(error)
+
+
+def _interrupted(error: KeyboardInterrupt) -> int:
+    """A stop before there was anything to save is a clean end; everything else is an abort."""
+    if type(error).__name__ == "Stopped":
+        print(error)
+        return 0
+    return _fail(str(error) or "stopped by Ctrl-C; what was saved before is untouched", ABORTED)
+
+
+def _failed(error: Exception) -> int:
+    """Tell an error in one line and return the exit code of its kind."""
+    if type(error).__name__ == "SaveError" or (isinstance(error, OSError) and error.errno in DISK):
+        return _fail(_os_error(error), SAVE_FAILED)
+    text = _user_mistake(error)
+    if text is not None:
+        return _fail(text, MISTAKE)
+    if type(error).__name__ in ("TrainingStopped", "EngineDied"):
+        return _fail(str(error), BROKE_DOWN)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}:{last.lineno}, {last.name}"
+    return _fail(f"a fault of the program's own: {type(error).__name__}: {error} ({where})", BROKE_DOWN)
 
 
 def _user_mistake(error: Exception) -> str | None:
@@ -72,6 +112,7 @@ def _user_mistake(error: Exception) -> str | None:
         command = context.command_path if context else "andrea"
         return f"{error.format_message()} (see {command} --help)"
     from andrea_lab.bench.server import BenchError
+    from andrea_lab.checkpoint.lock import LockError
     from andrea_lab.checkpoint.single import CheckpointError
     from andrea_lab.engine.errors import EngineError
     from andrea_lab.model.config import ConfigError
@@ -80,16 +121,28 @@ def _user_mistake(error: Exception) -> str | None:
     from andrea_lab.text import TextError
     from kernels.target import KernelError
 
-    known = (ConfigError, RunError, LogError, CheckpointError, EngineError, TextError, KernelError, BenchError)
+    known = (
+        ConfigError,
+        RunError,
+        LogError,
+        LockError,
+        CheckpointError,
+        EngineError,
+        TextError,
+        KernelError,
+        BenchError,
+    )
     if isinstance(error, known):
         return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError):
-        return str(error)
+        return _os_error(error)
     if isinstance(error, MemoryError):
         return f"memory: {error or 'not enough of it'}; see andrea memory CONFIG, and lower train.batch"
     return None
+
+
+def _os_error(error: OSError) -> str:
+    return str(error) if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _fail(text: str, code: int) -> int:

@@ -1,17 +1,19 @@
-"""The training loop: choose, step, log, save; and the end of a run, whichever way it comes."""
+"""The training loop: choose, step, log, save; the end of a run, whichever way it comes; and going on after it."""
 
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from andrea_lab.engine.engine import Config, Engine
+from andrea_lab.engine.client import EngineProcess
+from andrea_lab.engine.engine import Config, Engine, load_config
 from andrea_lab.engine.errors import TrainingStopped
+from andrea_lab.engine.signals import Signals, Stopped
 from andrea_lab.proxy.chooser import Uniform
+from andrea_lab.proxy.records import Records
+from andrea_lab.proxy.recovery import Note
 from andrea_lab.run.directory import RunDirectory, check_free
 from andrea_lab.run.losslog import LossLog
 
@@ -21,61 +23,31 @@ FIELDS = ("tokens", "loss", "grad_norm", "clip", "lr", "ms")
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. outcome is "finished" or "interrupted"; losses are in nats per token.
+    """How a run ended. outcome is "finished", "interrupted" or "nothing to do"; losses are in nats per token.
 
-    loss: of the last step. held_out: the mean over each source's held-out batches, empty when interrupted.
+    steps: the last step done, of all segments. loss: of that step, None if no log holds it. weights: its file.
+    tokens, seconds: of this segment. held_out: the mean over each source's held-out batches, empty unless finished.
+    segment: its number. resumed_from: the weight file it began with. rejected: the newer ones that did not pass, each
+    with the reason. audit: how many repeated steps came out as logged.
     """
 
     run_dir: Path
     outcome: str
     steps: int
-    loss: float
+    loss: float | None
     weights: Path
-    tokens: int
-    seconds: float
+    tokens: int = 0
+    seconds: float = 0.0
     held_out: dict[str, float] = field(default_factory=dict)
+    segment: int = 0
+    resumed_from: str | None = None
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    audit: dict[str, Any] | None = None
 
     @property
     def mean_held_out(self) -> float | None:
         """The mean over the sources, every source counting the same."""
         return sum(self.held_out.values()) / len(self.held_out) if self.held_out else None
-
-
-class Wishes:
-    """What was asked of a running loop from outside, kept until a poll point sees it."""
-
-    def __init__(self):
-        self.pending: list[str] = []
-
-    def ask(self, wish: str) -> None:
-        if wish not in self.pending:
-            self.pending.append(wish)
-
-    def poll(self) -> list[str]:
-        """The wishes so far; the list itself, so that polling allocates nothing."""
-        return self.pending
-
-
-@contextmanager
-def interruptible(wishes: Wishes) -> Iterator[None]:
-    """Inside the block the first Ctrl-C asks for a stop after the step in progress, a second one ends at once.
-
-    Signals can only be handled in the main thread; elsewhere Ctrl-C keeps its meaning.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def handler(number: int, frame: Any) -> None:
-        if "stop" in wishes.pending:
-            raise KeyboardInterrupt
-        wishes.ask("stop")
-
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def train(
@@ -87,68 +59,213 @@ def train(
     target: str | None = None,
     threads: int | None = None,
     save_every: int | None = None,
+    keep: int | None = None,
+    until: int | None = None,
+    process: bool = False,
     on_entry: Callable[[dict], None] | None = None,
+    on_note: Note | None = None,
     held_out_batches: int = HELD_OUT_BATCHES,
-    wishes: Wishes | None = None,
+    signals: Signals | None = None,
 ) -> RunResult:
     """Train a new run from its first weights and leave config.json, the loss log and weight files in `run_dir`.
 
-    steps, seed, save_every replace those of the configuration. on_entry(entry) is called after each logged step.
-    wishes lets another thread ask for a "stop". Weights are saved every save_every steps, at the end, and at a stop.
-    Raises ConfigError, RunError, TextError, KernelError before anything is created, and KeyboardInterrupt for a stop
-    before the first step; TrainingStopped when the loss or the gradient is not finite, with the weights of the step
-    before saved.
+    steps, seed, save_every, keep replace those of the configuration; until ends the run earlier, its schedule as it
+    is. process: the engine is a process of its own. on_entry(entry) is called after each step, on_note(line) with what
+    a person should know. signals lets another thread ask for "save" or "stop". Weights are saved every save_every
+    steps, when asked for, at a stop and at the end.
+
+    Raises ConfigError, RunError, LockError, TextError, KernelError, and Stopped for a stop before the first step, all
+    before anything is created; TrainingStopped when the loss or the gradient is not finite, with the weights of the
+    step before saved; SaveError when the disk fails; Aborted.
     """
-    config = config.with_train(steps=steps, seed=seed, save_every=save_every)
-    check_free(Path(run_dir))
-    wishes = Wishes() if wishes is None else wishes
-    with interruptible(wishes):
-        engine = Engine(config, run_dir=run_dir, target=target, threads=threads, poll=wishes.poll)
-        try:
-            if "stop" in wishes.poll():
-                raise KeyboardInterrupt  # asked for while kernels were compiled: there is nothing to save yet
-            run = RunDirectory.create(run_dir, config.to_json())
-            with LossLog(run.log) as log:
-                return _run(config, engine, run, log, on_entry, held_out_batches)
-        finally:
-            engine.close()
+    config = config.with_train(steps=steps, seed=seed, save_every=save_every, keep=keep)
+    run = RunDirectory(run_dir)
+    check_free(run.path)
+    note = on_note or _unheard
+    options = {"resume": False, "target": target, "threads": threads}
+    with (
+        _heard(signals, run, note) as signals,
+        closing(_engine(config, run, signals, process, **options)) as engine,
+    ):
+        if "stop" in engine.poll():
+            raise Stopped("stopped before the first step: nothing was written")
+        run = RunDirectory.create(run.path, config.to_json())
+        with run.lock("proxy"):
+            return _Segment(config, engine, run, on_entry, note).go(until, held_out_batches)
 
 
-def _run(
-    config: Config,
-    engine: Engine,
-    run: RunDirectory,
-    log: LossLog,
-    on_entry: Callable[[dict], None] | None,
-    held_out_batches: int,
+def resume(
+    run_dir: Path | str,
+    *,
+    until: int | None = None,
+    target: str | None = None,
+    threads: int | None = None,
+    process: bool = False,
+    on_entry: Callable[[dict], None] | None = None,
+    on_note: Note | None = None,
+    held_out_batches: int = HELD_OUT_BATCHES,
+    signals: Signals | None = None,
 ) -> RunResult:
-    chooser = Uniform(list(engine.batches.sources), config.train.seed)
-    started, tokens, outcome, entry = perf_counter(), 0, "finished", {}
-    for step in range(engine.done + 1, config.train.steps + 1):
-        source, draw = chooser.choose(step)
-        named = {"step": step, "segment": 1, "policy": chooser.policy, "source": source, "draw": draw}
+    """Go on with a run from its newest checkpoint that passes every test; arguments as for `train`.
+
+    Steps that are logged already are repeated and compared, not logged again. until: the last step, the configuration's
+    when None; beyond that the learning rate stays at the schedule's end. Raises what `train` raises, LockError when
+    another proxy or engine is at work here, EngineError when no checkpoint passes.
+    """
+    run = RunDirectory.open(run_dir)
+    config = load_config(run.config)
+    note = on_note or _unheard
+    options = {"resume": True, "target": target, "threads": threads}
+    with (
+        _heard(signals, run, note) as signals,
+        run.lock("proxy"),
+        closing(_engine(config, run, signals, process, **options)) as engine,
+    ):
+        _tell_loaded(config, engine.loaded, until, note)
+        return _Segment(config, engine, run, on_entry, note).go(until, held_out_batches)
+
+
+class _Segment:
+    """One uninterrupted stretch of a run: its steps, its saves, its end."""
+
+    def __init__(self, config: Config, engine: Any, run: RunDirectory, on_entry: Callable | None, note: Note):
+        self.config, self.engine, self.run, self.note = config, engine, run, note
+        self.on_entry = on_entry or _unheard
+        self.loaded = engine.loaded
+        self.entry = self.loaded["entry"] if self.loaded else None
+        self.weights = run.path / self.loaded["file"] if self.loaded else None
+        self.chooser = Uniform(list(engine.sources), config.train.seed)
+        self.tokens, self.told = 0, 0
+
+    def go(self, until: int | None, held_out_batches: int) -> RunResult:
+        """Run to the last step or a stop, and say how it went."""
+        last = self.config.train.steps if until is None else until
+        patient = self.config.train.save_errors == "go_on"
+        with LossLog(self.run.log) as log:
+            self.records = Records(self.run, log, self.chooser, self.engine, patient, self.note)
+            if self.engine.done >= last:
+                return self._result("nothing to do", 0.0, {})
+            started, held_out = perf_counter(), {}
+            with self.records:
+                outcome = self.records.outcome = self._steps(last)
+                seconds = perf_counter() - started
+                if outcome == "finished":
+                    self._sample(last)
+                    held_out = self._evaluate(held_out_batches)
+        return self._result(outcome, seconds, held_out)
+
+    def _steps(self, last: int) -> str:
+        """The steps up to `last`; returns the outcome, with the weights of the last step done on disk."""
+        if self.loaded:
+            self._sample(self.engine.done)
+        outcome = "finished"
         try:
-            result = engine.step({"step": step, "source": source, "draw": draw})
-        except TrainingStopped as stop:
-            log.append(named | {key: stop.result[key] for key in FIELDS})
-            engine.save({"step": engine.done, "entry": entry})
+            for step in range(self.engine.done + 1, last + 1):
+                if "stop" in self.engine.poll() or not self._step(step):
+                    outcome = "interrupted"
+                    break
+                if step < last:
+                    self._between(step)
+        except TrainingStopped:
+            try:
+                self._save(wait=True)
+            except (ValueError, OSError) as error:  # the end of the run is the news; this comes beside it
+                self.note(f"the weights before the step were not saved: {error}")
             raise
-        entry = named | {key: result[key] for key in FIELDS}
-        log.append(entry)
-        chooser.learn(entry)
-        tokens += entry["tokens"]
-        if on_entry is not None:
-            on_entry(entry)
-        if "stop" in result["want"] or "stop" in engine.poll():
-            outcome = "interrupted"
-        due = config.train.save_every and step % config.train.save_every == 0
-        if due or outcome == "interrupted" or step == config.train.steps:
-            saved = engine.save({"step": step, "entry": entry})
-        if outcome == "interrupted":
-            break
-    seconds = perf_counter() - started
-    held_out = {}
-    if outcome == "finished" and held_out_batches:
-        for name in chooser.sources:
-            held_out[name] = engine.evaluate({"source": name, "batches": held_out_batches})["loss"]
-    return RunResult(run.path, outcome, step, entry["loss"], run.path / saved["file"], tokens, seconds, held_out)
+        self._save(wait=True)
+        return outcome
+
+    def _step(self, step: int) -> bool:
+        """One step, logged; False when a stop came and the step was dropped."""
+        source, draw = self.chooser.choose(step)
+        named = {"step": step, "segment": self.records.segment, "policy": self.chooser.policy}
+        named |= {"source": source, "draw": draw}
+        try:
+            result = self.engine.step(named)
+        except TrainingStopped as stop:
+            self.records.entry(named | {key: stop.result[key] for key in FIELDS})
+            raise
+        if result.get("dropped"):
+            return False
+        self.entry = named | {key: result[key] for key in FIELDS}
+        self.records.entry(self.entry)
+        self.tokens += self.entry["tokens"]
+        self.on_entry(self.entry)
+        return True
+
+    def _between(self, step: int) -> None:
+        """What comes between two steps: a save that is due or was asked for, a sample. Nothing holds up a stop."""
+        wishes = self.engine.poll()
+        if "stop" in wishes:
+            return
+        if "save" in wishes or _due(step, self.config.train.save_every):
+            self._save(wait=False)
+        self._sample(step)
+
+    def _save(self, wait: bool) -> None:
+        """Save the last step done, unless it is the one this segment began with."""
+        step = self.engine.done
+        if step == (self.loaded["step"] if self.loaded else 0):
+            return
+        saved = self.engine.save({"step": step, "entry": self.entry, "wait": wait})
+        self.weights = self.run.path / saved["file"]
+        self.records.state(step)
+        for line in self.engine.save_errors[self.told :]:
+            self.note(f"save failed, going on as train.save_errors says: {line}")
+            self.told += 1
+
+    def _sample(self, step: int) -> None:
+        train = self.config.train
+        if _due(step, train.sample_every):
+            self.records.sample(step, train.sample_tokens)
+
+    def _evaluate(self, batches: int) -> dict[str, float]:
+        """The held-out loss of every source; of none when a stop is asked for meanwhile."""
+        held_out = {}
+        for name in self.chooser.sources if batches else ():
+            if "stop" in self.engine.poll():
+                return {}
+            held_out[name] = self.engine.evaluate({"source": name, "batches": batches})["loss"]
+        return held_out
+
+    def _result(self, outcome: str, seconds: float, held_out: dict[str, float]) -> RunResult:
+        loaded, loss = self.loaded, self.entry["loss"] if self.entry else None
+        began = {"resumed_from": loaded["file"], "rejected": loaded["rejected"]} if loaded else {}
+        began |= {"audit": self.records.audit.summary()} if loaded else {}
+        rest = (self.tokens, seconds, held_out, self.records.segment)
+        return RunResult(self.run.path, outcome, self.engine.done, loss, self.weights, *rest, **began)
+
+
+@contextmanager
+def _heard(signals: Signals | None, run: RunDirectory, note: Note) -> Iterator[Signals]:
+    """Wishes from outside, heard inside the block."""
+    with Signals(run.control) if signals is None else signals as made:
+        if made.degraded:
+            note(made.degraded)
+        yield made
+
+
+def _engine(config: Config, run: RunDirectory, signals: Signals, process: bool, **options: Any) -> Any:
+    """An engine in this process, or in one of its own."""
+    if process:
+        return EngineProcess(config, run_dir=run.path, signals=signals, **options)
+    return Engine(config, run_dir=run.path, signals=signals, **options)
+
+
+def _tell_loaded(config: Config, loaded: dict[str, Any], until: int | None, note: Note) -> None:
+    """Say what the run goes on from, what was passed over and why."""
+    for each in loaded["rejected"]:
+        note(f"rejected {each['file']}, {each['verdict']}: {each['reason']}")
+    unsure = "" if loaded["verified"] else "; no sum beside it to verify it by"
+    note(f"resumed from {loaded['file']}, step {loaded['step']}{unsure}")
+    train, first = config.train, max(loaded["step"], config.train.steps) + 1
+    if until is not None and until >= first:
+        note(f"steps {first} to {until} are beyond the schedule: lr stays at {train.min_lr * train.lr:g}")
+
+
+def _due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _unheard(_: Any) -> None:
+    pass

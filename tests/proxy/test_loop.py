@@ -11,9 +11,11 @@ import pytest
 from andrea_lab.checkpoint import single
 from andrea_lab.engine import engine as engine_module
 from andrea_lab.engine.errors import TrainingStopped
+from andrea_lab.engine.signals import Aborted, Signals, Stopped
 from andrea_lab.model.config import ConfigError, load_config
-from andrea_lab.proxy.loop import Wishes, train
-from andrea_lab.run.directory import RunError
+from andrea_lab.proxy.loop import resume, train
+from andrea_lab.run import segments
+from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import RandomBatches, config
 
@@ -29,12 +31,18 @@ def files(folder) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
+def weights(folder) -> list[str]:
+    return [name for name in files(folder) if name.endswith(".bin")]
+
+
 def test_a_run_leaves_config_log_and_weights(tmp_path):
     seen = []
     result = train(config(), tmp_path / "r", steps=5, seed=3, save_every=2, on_entry=seen.append)
-    assert files(tmp_path / "r") == [
-        "config.json", "r.loss.json", "step_000002.bin", "step_000004.bin", "step_000005.bin"
-    ]  # fmt: skip
+    made = ["step_000002.bin", "step_000004.bin", "step_000005.bin"]
+    assert files(tmp_path / "r") == sorted(
+        ["config.json", "engine.lock", "proxy.lock", "r.loss.json", "r.segments.json", "r.state.json"]
+        + made + [f"{name}.sum" for name in made]
+    )  # fmt: skip
     log = read_log(tmp_path / "r" / "r.loss.json")
     assert log.entries == seen and not log.torn
     assert [list(entry) for entry in seen] == [FIELDS] * 5
@@ -106,7 +114,7 @@ def test_ctrl_c_before_the_first_step_creates_nothing(tmp_path, monkeypatch):
         return build(self)
 
     monkeypatch.setattr(engine_module.Engine, "_build", press)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Stopped, match="before the first step"):
         train(config(), tmp_path / "r", steps=20)
     assert not list(tmp_path.iterdir())
 
@@ -117,38 +125,74 @@ def test_a_second_ctrl_c_ends_at_once_and_keeps_what_was_saved(tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Aborted):
         train(config(), tmp_path / "r", steps=20, save_every=2, on_entry=press)
-    assert files(tmp_path / "r") == ["config.json", "r.loss.json", "step_000002.bin"]
+    assert weights(tmp_path / "r") == ["step_000002.bin"]
+    assert segments.read(RunDirectory(tmp_path / "r"))[-1].outcome == "aborted"
 
 
 def test_another_thread_may_ask_for_a_stop(tmp_path):
-    wishes, done = Wishes(), []
+    signals, done, notes = Signals(), [], []
+    options = {"steps": 10_000, "signals": signals, "on_note": notes.append}
 
     def background():
-        done.append(train(config(), tmp_path / "r", steps=10_000, wishes=wishes, on_entry=lambda e: wishes.ask("stop")))
+        done.append(train(config(), tmp_path / "r", on_entry=lambda e: signals.ask("stop"), **options))
 
     thread = threading.Thread(target=background)
     thread.start()
     thread.join(60)
     assert done[0].outcome == "interrupted" and done[0].steps == 1
+    assert len(notes) == 1 and "expected the main thread: only control files are heard" in notes[0]
 
 
-def test_divergence_is_logged_named_and_the_last_good_weights_are_saved(tmp_path, monkeypatch):
+def diverge(monkeypatch, at, lasting):
+    """From step `at` on, a tensor is not finite while the step runs; lasting: and stays so."""
     step = engine_module.Engine.step
 
     def poisoned(self, request):
-        if request["step"] == 3:
-            self.graph.weights["layer0.W_1"][...] = np.nan
-        return step(self, request)
+        tensor = self.graph.weights["layer0.W_1"]
+        before = tensor.copy()
+        if request["step"] == at:
+            tensor[...] = np.nan
+        try:
+            return step(self, request)
+        finally:
+            if request["step"] == at and not lasting:
+                tensor[...] = before
 
     monkeypatch.setattr(engine_module.Engine, "step", poisoned)
+
+
+def test_divergence_is_logged_named_and_the_last_good_weights_are_saved(tmp_path, monkeypatch):
+    diverge(monkeypatch, at=3, lasting=False)
     with pytest.raises(TrainingStopped, match=r"step 3: layer0\.W_1 is not finite"):
         train(config(), tmp_path / "r", steps=5)
     lines = (tmp_path / "r" / "r.loss.json").read_text().splitlines()
     last = json.loads(lines[-1])
     assert len(lines) == 3 and last["loss"] is None and last["nonfinite"]["loss"] == "nan"
     assert single.read_header(tmp_path / "r" / "step_000002.bin")[0] == 2
+    assert segments.read(RunDirectory(tmp_path / "r"))[-1].outcome == "diverged"
+    notes = []
+    with pytest.raises(TrainingStopped, match=r"step 3: layer0\.W_1 is not finite"):
+        resume(tmp_path / "r", on_note=notes.append)
+    assert notes[-1] == "replay audit: 1 of 1 replayed steps equal to the log", "it diverges the same way again"
+    assert (tmp_path / "r" / "r.loss.json").read_text().splitlines() == lines
+
+
+def test_weights_that_are_not_finite_take_no_good_files_place(tmp_path, monkeypatch):
+    diverge(monkeypatch, at=4, lasting=True)
+    notes = []
+    with pytest.raises(TrainingStopped, match=r"step 4: layer0\.W_1 is not finite"):
+        train(config(), tmp_path / "r", steps=6, save_every=2, keep=1, on_note=notes.append)
+    assert weights(tmp_path / "r") == ["step_000002.bin"] and (tmp_path / "r" / "step_000003.bin.nonfinite-1").is_file()
+    assert len(notes) == 1 and "the weights before the step were not saved: " in notes[0] and "W_1" in notes[0]
+
+
+def test_a_divergence_at_the_first_step_saves_nothing(tmp_path, monkeypatch):
+    diverge(monkeypatch, at=1, lasting=True)
+    with pytest.raises(TrainingStopped, match="step 1"):
+        train(config(), tmp_path / "r", steps=6)
+    assert weights(tmp_path / "r") == []
 
 
 def test_an_error_in_the_callers_hook_leaves_the_log_whole(tmp_path):

@@ -1,0 +1,128 @@
+"""What `andrea train` and `andrea resume` show: progress while they run, the result when they end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from andrea_lab.commands.show import as_json, printable
+
+SMOOTH = 20  # steps that the smoothed loss looks back
+PLAIN_LINES = 20  # lines of progress where there is no terminal
+SAMPLE_TOKENS = 200
+
+
+class Meter:
+    """Follows a run: loss, tokens a second and seconds left, averaged over the last SMOOTH steps or so."""
+
+    def __init__(self, steps: int):
+        self.steps, self.weight = steps, 0.0
+        self.sums = dict.fromkeys(("loss", "tokens", "ms"), 0.0)
+
+    def add(self, entry: dict) -> str:
+        """Take an entry, return the line to show."""
+        keep = 1 - 1 / SMOOTH
+        self.weight = keep * self.weight + (1 - keep)
+        for key in self.sums:
+            self.sums[key] = keep * self.sums[key] + (1 - keep) * entry[key]
+        loss, tokens, ms = (value / self.weight for value in self.sums.values())
+        left = (self.steps - entry["step"]) * ms / 1e3
+        clock = f"{left:.0f} s left" if left < 100 else f"{left / 60:.0f} min left"
+        return (
+            f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  loss {entry['loss']:.3f}  "
+            f"smoothed {loss:.3f}  {1e3 * tokens / ms:,.0f} tokens/s  {clock}"
+        )
+
+
+def title(config: Any, what: str) -> str:
+    """The first line of progress."""
+    from math import log
+
+    return f"{config.name}: {what}; a model that knows nothing has loss {log(config.model.vocab):.3f}"
+
+
+@contextmanager
+def progress(last: int, title: str, silent: bool) -> Iterator[dict[str, Callable]]:
+    """The hooks `on_entry` and `on_note` for a loop up to step `last`.
+
+    A bar on a terminal, some twenty plain lines elsewhere, with notes above; nothing but notes on stderr when silent.
+    """
+    from rich.console import Console
+
+    if silent:
+        yield {"on_note": _warn}
+    elif not Console().is_terminal:
+        yield _plain(last, title)
+    else:
+        print(title)
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        with Progress(BarColumn(), TextColumn("{task.description}"), console=Console()) as bar:
+            task, meter = bar.add_task("compiling the first step", total=last), Meter(last)
+            yield {
+                "on_entry": lambda e: bar.update(task, completed=e["step"], description=meter.add(e)),
+                "on_note": lambda line: bar.console.print(printable(line), markup=False, highlight=False),
+            }
+
+
+def _plain(last: int, title: str) -> dict[str, Callable]:
+    meter, every, seen = Meter(last), max(1, last // PLAIN_LINES), []
+
+    def on_entry(entry: dict) -> None:
+        if not seen:
+            print(title)
+        line = meter.add(entry)
+        if entry["step"] % every == 0 or entry["step"] == last or not seen:
+            print(line, flush=True)
+        seen[:] = [entry["step"]]
+
+    return {"on_entry": on_entry, "on_note": lambda line: print(printable(line), flush=True)}
+
+
+def _warn(line: str) -> None:
+    import sys
+
+    print(f"andrea: {printable(line)}", file=sys.stderr, flush=True)
+
+
+def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:
+    """Print the result; of a run that was not interrupted, draw the loss and let the model write as well.
+
+    Who stops a run waits for it to be gone, or kills it soon: nothing more is computed then.
+    """
+    figure = written = None
+    if result.outcome != "interrupted":
+        from andrea_lab.view.figure import save_curve
+
+        figure = save_curve(result.run_dir, result.run_dir / "loss.png")
+        written = _sample(config, result.weights, threads)
+    if json:
+        known = vars(result) | {"run_dir": str(result.run_dir), "weights": str(result.weights)}
+        known |= {"figure": figure and str(figure), "sample": written}
+        as_json(known | {"mean_held_out": result.mean_held_out})
+    else:
+        _tell(result, figure, written)
+
+
+def _sample(config: Any, weights: Path, threads: int | None) -> str:
+    from andrea_lab.engine.engine import engine
+
+    request = {"prompt": "", "tokens": SAMPLE_TOKENS, "temperature": 0.8, "seed": config.train.seed}
+    with engine(config, weights=weights, threads=threads) as made:
+        return made.sample(request)["text"]
+
+
+def _tell(result: Any, figure: Path | None, written: str | None) -> None:
+    speed = f", {result.tokens / result.seconds:,.0f} tokens/s" if result.tokens else ""
+    print(f"{result.outcome} after {result.steps} steps and {result.seconds:.1f} s{speed}")
+    if result.held_out:
+        width = max(map(len, result.held_out))
+        print("loss on text kept back from training, in nats per token:")
+        for name, loss in result.held_out.items():
+            print(f"  {name:<{width}}  {loss:.3f}")
+        print(f"  {'mean':<{width}}  {result.mean_held_out:.3f}")
+    print(f"weights: {result.weights}")
+    if figure is None:
+        print(f"go on:   andrea resume {result.run_dir}")
+    else:
+        print(f"figure:  {figure}\n\nsample:\n{printable(written)}\n\nmore of it: andrea sample {result.run_dir}")
