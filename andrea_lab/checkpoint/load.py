@@ -55,6 +55,7 @@ def load(
             for piece in pieces_into(path, file, (w, m, v), files):
                 hashing.put(piece)
                 between()
+            bad = "" if allow_nonfinite else first_bad_number((w, m, v), known)  # while the other thread hashes on
         expect_end(path, file, files)
         sha256 = hashing.hexdigest()
     fitting = known.fitting(sha256) if known else None
@@ -64,8 +65,8 @@ def load(
             for data in (head, w, m, v):
                 sums.update(memoryview(data).cast("B"))
         raise CheckpointError(f"{path}: {difference(known, n, watched)}", "flipped")
-    if not allow_nonfinite:
-        refuse_bad_numbers(path, (w, m, v), known)
+    if bad:
+        raise CheckpointError(f"{path}: {bad}", "non-finite")
     return Loaded(step, sha256, fitting is not None, fitting, reason)
 
 
@@ -111,12 +112,13 @@ def difference(known: Sum, n: int, watched: list[tuple[Sum, PartSums]]) -> str:
     return f"{some or 'sha256'}: found other bytes than were saved, expected sha256 {nearest.sha256[:16]}..."
 
 
-def refuse_bad_numbers(path: Path, arrays: tuple[np.ndarray, ...], known: Sum | None) -> None:
-    """Raise CheckpointError naming the first number that may not stand in w, m or v."""
+def first_bad_number(arrays: tuple[np.ndarray, ...], known: Sum | None) -> str:
+    """The text about the first number that may not stand in w, m or v; "" when all may."""
     cuts = known.cuts() if known and known.n_params == arrays[0].size else parts_of(arrays[0].size)
     for i, (region, array) in enumerate(zip("wmv", arrays, strict=True)):
         if (at := first_bad(region, array)) is not None:
-            raise CheckpointError(f"{path}: {bad_number(cuts, i, at, array.size, array[at])}", "non-finite")
+            return bad_number(cuts, i, at, array.size, array[at])
+    return ""
 
 
 def bad_number(cuts: list[tuple[str, int, int]], region: int, at: int, n: int, value: float) -> str:
