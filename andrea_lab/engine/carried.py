@@ -30,7 +30,8 @@ def to_plain(error: BaseException) -> dict[str, Any]:
         return {"type": "RuntimeError", "message": f"{type(error).__name__}: {first}", "fields": {}}
     fields = dict(vars(error))
     if isinstance(error, OSError):
-        fields |= {"errno": error.errno, "strerror": error.strerror, "filename": error.filename}
+        parts = {"errno": error.errno, "strerror": error.strerror, "filename": error.filename}
+        fields |= {key: value for key, value in parts.items() if value is not None}  # set to None they would be shown
     return {"type": name, "message": str(error), "fields": {k: v for k, v in fields.items() if _is_plain(v)}}
 
 
