@@ -74,10 +74,10 @@ def rotate(
     memo = Memo() if verified is None else verified
     pinned = pins(folder)
     found = [path for path in scan(folder) if step_of(path.name) not in pinned]
-    doomed = _surplus(reversed(found), keep, memo, enough) if len(found) > keep else []
-    _remove(folder, reversed(doomed), files)
+    doomed = _surplus(found, keep, memo, enough) if len(found) > keep else []
+    _remove(folder, doomed, files)
     _remove_lone_sums(folder, pinned, files)
-    return [path.name for path in reversed(doomed)]
+    return [path.name for path in doomed]
 
 
 def make_room(
@@ -137,15 +137,19 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _surplus(newest_first: Iterable[Path], keep: int, memo: Memo, enough: Callable[[], bool]) -> list[Path]:
-    """The good ones after the first `keep` good ones."""
-    good = []
-    for path in newest_first:
-        if not memo.knows(path) and enough():
+def _surplus(ascending: list[Path], keep: int, memo: Memo, enough: Callable[[], bool]) -> list[Path]:
+    """The good ones, oldest first, that are older than the newest `keep` good ones."""
+    left, stay, doomed = list(ascending), 0, []
+    while left:
+        at = -1 if stay < keep else 0  # the newest, until enough of them are good; then the oldest
+        if not memo.knows(left[at]) and enough():
             break
-        if memo.good(path):
-            good.append(path)
-    return good[keep:]
+        path = left.pop(at)
+        if memo.good(path) and at == -1:
+            stay += 1
+        elif memo.good(path):
+            doomed.append(path)
+    return doomed
 
 
 def _remove(folder: Path, doomed: Iterable[Path], files: Files) -> None:

@@ -163,13 +163,15 @@ class Saver:
         return not there and all(first_bad(name, a) is None for name, a in zip("wmv", arrays, strict=True))
 
     def _rotate(self, how: Callable[..., list[str]], step: int) -> None:
+        """Rotate; of files that were there before this process, no more than `keep` and two are hashed at a time."""
+        more = iter(range(self.keep + 2))
         try:
             self.removed += how(
                 self.folder,
                 self.keep,
                 files=self.files,
                 verified=self.memo,
-                enough=lambda: self._closed or self._hurry(),
+                enough=lambda: next(more, None) is None or self._closed or self._hurry(),
             )
         except OSError as error:
             saved = self.last is not None and self.last.step == step

@@ -10,11 +10,11 @@ from andrea_lab.bench import checkpoint
 from andrea_lab.bench.checkpoint import AIMS, _alone, _line, _rows
 from andrea_lab.bench.checkpoint_sides import State
 from andrea_lab.bench.server import BenchError
+from andrea_lab.cli import main
 from andrea_lab.model.config import parse
 
 PEER = [sys.executable, str(Path(__file__).with_name("saving_peer.py"))]
-NAMES = ["stall of a background save", "save with sha256", "save with sha256", "load and verify"]
-NAMES += ["append to the loss log", "open a log of 2,000 lines, find its last entry", "scan 50 checkpoints"]
+NAMES = ["background save", "save", "save", "load", "append", "open a log of 2,000 lines", "scan 50 checkpoints"]
 
 
 def tiny():
@@ -38,8 +38,8 @@ def test_every_line_is_measured(tmp_path):
             assert line["ratio_min"] <= line["ratio"] <= line["ratio_max"] and line["beside_ms"] > 0
     assert [line.get("aim", line.get("aim_ms")) for line in result["lines"]] == [1.5, 1.3, None, 1.3, 2.0, 50.0, 500.0]
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
-    assert checkpoint.render(result).row_count == len(NAMES)
-    assert f"| {NAMES[0]} |" in checkpoint.markdown(result) and "a quick run" in checkpoint.markdown(result)
+    assert checkpoint.render(result).row_count == len(NAMES) + 1
+    assert "| save : torch.save |" in checkpoint.markdown(result) and "a quick run" in checkpoint.markdown(result)
 
 
 def test_the_peer_is_left_out_where_nobody_asked_and_missed_where_somebody_did(tmp_path, monkeypatch):
@@ -79,4 +79,26 @@ def test_a_stall_is_judged_by_its_slowest_twentieth(tmp_path, monkeypatch):
     line = checkpoint._stalls(state, checkpoint.QUICK, str)
     state.saver.close()
     assert line["ratio"] == 1.0 and line["p95_ratio"] == 9.0 and line["aim"] == AIMS["stall"] and not line["met"]
-    assert _rows({"lines": [line]})[0][-3:] == ("1.00 (1.00 to 9.00), p95 9.00", "p95 1.5", "no")
+    whole, slowest = _rows({"lines": [line]})
+    assert whole == ("background save : a copy", "1000", "1000", "1.00 (1.00 to 9.00)", "", "")
+    assert slowest == ("background save, p95", "9000", "1000", "9.00", "1.5", "no")
+
+
+def test_the_command_hands_on_its_options(monkeypatch, capsys, tmp_path):
+    asked = {}
+
+    def noted(*, progress, **options):
+        asked.update(options)
+        return {"bench": "checkpoint"}
+
+    monkeypatch.setattr(checkpoint, "run", noted)
+    options = ["--quick", "--json", "--folder", str(tmp_path), "--peer-python", "python-of-torch"]
+    assert main(["bench", "checkpoint", *options]) == 0
+    assert asked == {"folder": str(tmp_path), "peer_python": "python-of-torch", "quick": True}
+    assert json.loads(capsys.readouterr().out) == {"bench": "checkpoint"}
+
+
+def test_a_folder_that_is_not_there_is_one_line(capsys, tmp_path):
+    assert main(["bench", "checkpoint", "--quick", "--folder", str(tmp_path / "none")]) == 2
+    told = f"folder: found no folder {tmp_path / 'none'}, expected one on the disk to measure"
+    assert capsys.readouterr().err == f"andrea: {told}\n"

@@ -261,8 +261,10 @@ def test_hashing_can_be_put_off(tmp_path):
     memo.remember(tmp_path / file_name(300))
     assert rotate(tmp_path, 1, verified=memo, enough=lambda: True) == [] and steps(tmp_path) == [100, 200, 300]
     memo.remember(tmp_path / file_name(200))
-    assert rotate(tmp_path, 1, verified=memo, enough=lambda: True) == ["step_000200.bin"]
-    assert rotate(tmp_path, 1, verified=memo) == ["step_000100.bin"]
+    assert rotate(tmp_path, 1, verified=memo, enough=lambda: True) == [] and steps(tmp_path) == [100, 200, 300]
+    put(tmp_path, 50)
+    assert rotate(tmp_path, 1, verified=memo, enough=iter([False, True]).__next__) == ["step_000050.bin"]
+    assert rotate(tmp_path, 1, verified=memo) == ["step_000100.bin", "step_000200.bin"]
 
 
 def test_a_sum_alone_goes_once_a_newer_checkpoint_is_there(tmp_path):

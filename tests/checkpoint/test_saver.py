@@ -321,6 +321,16 @@ def test_in_a_hurry_old_files_are_not_hashed(tmp_path, make):
     assert steps(tmp_path) == [5]
 
 
+def test_a_long_past_is_taken_away_bit_by_bit_the_oldest_first(tmp_path, make):
+    first = make()
+    for step in range(1, 10):
+        first.save(step, *arrays(step))
+    saver = make(keep=1)
+    for step, left in ((10, [4, 5, 6, 7, 8, 9, 10]), (11, [7, 8, 9, 10, 11]), (12, [12])):
+        saver.save(step, *arrays(step))
+        assert steps(tmp_path) == left
+
+
 def test_giving_up_between_two_pieces_leaves_nothing(tmp_path, make):
     class Aborted(Exception):
         pass
