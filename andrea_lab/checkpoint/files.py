@@ -141,10 +141,18 @@ def read_all(files: Files, file: io.FileIO, into: memoryview) -> int:
     return total - into.nbytes
 
 
-def stage(path: Path, fill: Callable[[Temp], None], *, files: Files = REAL, size: int | None = None) -> Path:
+def stage(
+    path: Path,
+    fill: Callable[[Temp], None],
+    *,
+    files: Files = REAL,
+    size: int | None = None,
+    check: Callable[[Path], None] | None = None,
+) -> Path:
     """Write a temporary neighbour of `path`, synced and counted, ready for `commit`; returns its path.
 
-    Any error removes it and goes on. A sync that failed is not tried again: the system may have dropped the bytes.
+    check: looks at the closed neighbour and raises OSError if it is not what it should be. Any error removes the
+    neighbour and goes on. A sync that failed is not tried again: the system may have dropped the bytes.
     """
     temp, fd = _create(path, files)
     try:
@@ -153,8 +161,13 @@ def stage(path: Path, fill: Callable[[Temp], None], *, files: Files = REAL, size
             files.sync(fd)
             if size is not None and (found := files.size(fd)) != size:
                 raise OSError(errno.EIO, f"{temp.name} has {found} bytes, expected {size}")
-        finally:
-            files.close(fd)
+        except BaseException:
+            with suppress(OSError):  # the first error is the one to tell
+                files.close(fd)
+            raise
+        files.close(fd)
+        if check is not None:
+            check(temp)
     except BaseException:
         discard(temp, files)
         raise
@@ -178,14 +191,21 @@ def discard(temp: Path, files: Files = REAL) -> None:
         files.remove(temp)
 
 
-def replace_with(path: Path, fill: Callable[[Callable], None], *, files: Files = REAL, size: int | None = None) -> None:
+def replace_with(
+    path: Path,
+    fill: Callable[[Callable[[memoryview], None]], None],
+    *,
+    files: Files = REAL,
+    size: int | None = None,
+    check: Callable[[Path], None] | None = None,
+) -> None:
     """Write a file so that its name shows either the old content or all of the new.
 
-    `fill(write)` calls `write(memoryview)` as often as it likes. The bytes go to a temporary neighbour, are synced and
-    counted (`size`, if given), then the neighbour takes the name, then the folder is synced. On any error the neighbour
-    is removed and the error goes on. An error of the last sync leaves the new file in place.
+    `fill(write)` calls `write(memoryview)` as often as it likes. The bytes go to a temporary neighbour, are synced,
+    counted (`size`, if given) and looked at (`check`), then the neighbour takes the name, then the folder is synced. On
+    any error the neighbour is removed and the error goes on. An error of the last sync leaves the new file in place.
     """
-    commit(stage(path, lambda temp: fill(temp.write), files=files, size=size), path, files)
+    commit(stage(path, lambda temp: fill(temp.write), files=files, size=size, check=check), path, files)
     files.sync_folder(path.parent)
 
 

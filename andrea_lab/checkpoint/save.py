@@ -43,6 +43,7 @@ from andrea_lab.checkpoint.sums import (
     sum_path,
     to_json,
     write_sum,
+    write_sum_file,
 )
 from andrea_lab.checkpoint.verify import Look, look
 
@@ -265,30 +266,38 @@ def _copy_aside(new: _New, standing: Look, made: list[Path]) -> Sum:
     path, files, own = new.path, new.files, standing.own
     before = standing.sum.alone() if standing.sum else own
     for there in path.parent.glob(f"{path.name}.was-*"):
-        if not there.is_symlink() and there.is_file() and there.stat().st_size == own.nbytes:
-            with files.open(there) as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == own.sha256:
-                    return before
+        with suppress(OSError):  # what cannot be read is no copy
+            if there.stat().st_size == own.nbytes and _sha256(there, files) == own.sha256:
+                return before
     names = new.aside("was")
     if standing.sum:
-        text = to_json(before)
         made.append(names[1])
-        replace_with(names[1], lambda write: write(memoryview(text)), files=files, size=len(text))
+        write_sum_file(names[1], before, files)
+
+    def check(copy: Path) -> None:
+        if _sha256(copy, files) != own.sha256:
+            raise OSError(errno.EIO, f"{names[0].name}: the copy is not what {path.name} was a moment ago")
+
     made.append(names[0])
-    replace_with(names[0], lambda write: _copy(new, own.sha256, write), files=files, size=own.nbytes)
+    replace_with(names[0], lambda write: _copy(new, write), files=files, size=own.nbytes, check=check)
     return before
 
 
-def _copy(new: _New, sha256: str, write: Callable[[memoryview], None]) -> None:
-    """Write all of the standing file. Raises OSError when it is not what it was a moment ago."""
-    digest, buffer = hashlib.sha256(), memoryview(bytearray(PIECE))
+def _copy(new: _New, write: Callable[[memoryview], None]) -> None:
+    """Write all of the standing file."""
+    buffer = memoryview(bytearray(PIECE))
     with new.files.open(new.path) as file:
         while got := read_all(new.files, file, buffer):
             new.between()
-            digest.update(buffer[:got])
             write(buffer[:got])
-    if digest.hexdigest() != sha256:
-        raise OSError(errno.EIO, f"{new.path.name} changed while it was copied")
+
+
+def _sha256(path: Path, files: Files) -> str:
+    digest, buffer = hashlib.sha256(), memoryview(bytearray(READ))
+    with files.open(path) as file:
+        while got := read_all(files, file, buffer):
+            digest.update(buffer[:got])
+    return digest.hexdigest()
 
 
 def _move_aside(new: _New, label: str) -> None:

@@ -5,6 +5,7 @@ the header and each tensor of w, m and v has an xxh3_64, so that a damaged byte 
 of the file that is about to be replaced: while it is there, the weight file may be either of the two.
 """
 
+import errno
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -182,8 +183,20 @@ def read_sum_file(path: Path, files: Files = REAL) -> Sum | None:
 
 def write_sum(path: Path, value: Sum, files: Files = REAL) -> None:
     """Put a sum beside the weight file `path`, replacing what is there. Raises OSError when the disk fails."""
+    write_sum_file(sum_path(path), value, files)
+
+
+def write_sum_file(path: Path, value: Sum, files: Files = REAL) -> None:
+    """Write a sidecar of any name, and read it back before it takes the name. Raises OSError when the disk fails."""
     text = to_json(value)
-    replace_with(sum_path(path), lambda write: write(memoryview(text)), files=files, size=len(text))
+
+    def check(temp: Path) -> None:
+        with files.open(temp) as file:
+            found = bytearray(len(text))
+            if read_all(files, file, memoryview(found)) != len(text) or found != text:
+                raise OSError(errno.EIO, f"{path.name}: the file gave back other bytes than were written")
+
+    replace_with(path, lambda write: write(memoryview(text)), files=files, size=len(text), check=check)
 
 
 def _plain(value: Sum) -> dict[str, Any]:
