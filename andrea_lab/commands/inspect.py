@@ -9,7 +9,7 @@ import typer
 
 from andrea_lab.commands.show import as_json, out, printable, sizes, table
 
-PIECE = 2**18  # numbers of each region held at once
+PIECE = 2**16  # numbers of each region held at once
 HEALTHY = ("committed", "unverified")
 
 
@@ -64,7 +64,7 @@ def measure(
     """{name, size, w, m, v, update} of each cut: the norms of the three regions, and the root mean square of AdamW's
     step without decay, in learning rates (None without `train`, at step 0, or where a number is not finite).
 
-    Reads the file in pieces of 1 MiB of each region; sums in float64.
+    Reads the file in pieces of 256 KiB of each region; sums in float64.
     """
     from andrea_lab.checkpoint.single import opened
 
