@@ -18,7 +18,7 @@ PARTS = {
     "engine": {"text", "model", "checkpoint", "kernels"},
     "run": {"checkpoint"},
     "proxy": {"run", "engine", "text"},
-    "view": {"run"},
+    "view": {"run", "checkpoint"},  # of checkpoint, how a file is written
 }
 EVERYTHING = {*PARTS, "lesson", "bench", "kernels"}
 PARTS |= {"lesson": EVERYTHING, "bench": EVERYTHING, "commands": EVERYTHING, "cli": {*EVERYTHING, "commands"}}
@@ -30,6 +30,7 @@ NOTEBOOK_IMPORTS = {
     | {"andrea_lab.engine", "andrea_lab.run", "andrea_lab.commands", "andrea_lab.paths", "andrea_lab.rng"}
     | {"kernels.target", "numba", "numpy", "matplotlib", "IPython"},
     1: {"kernels", "kernels.pairs", "kernels.reference"},
+    12: {"andrea_lab.checkpoint"},
 }
 
 
