@@ -35,6 +35,12 @@ class Sampler:
             raise EngineError(f"sample: tokens: found {tokens}, expected 0 or more")
         if not (isfinite(temperature) and temperature >= 0):
             raise EngineError(f"sample: temperature: found {temperature}, expected 0 or more")
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            raise EngineError(
+                f"sample: prompt: found {prompt[error.start]!a}, which UTF-8 does not have, expected text"
+            ) from None
         tokenizer = self.batches.tokenizer
         ids = [tokenizer.boundary, *(int(i) for i in tokenizer.encode(prompt))]
         start, draws = len(ids), self.rng(seed, "sample").uniform(tokens)
