@@ -104,8 +104,9 @@ class Saver:
         for into, array in zip(self._copy, (w, m, v), strict=True):
             np.copyto(into, array)
         arguments = (step, tuple(self._copy), segment, copy.deepcopy(entry))
-        self._thread = threading.Thread(target=self._background, args=arguments, name=f"save {step}")
-        self._thread.start()
+        thread = threading.Thread(target=self._background, args=arguments, name=f"save {step}")
+        thread.start()
+        self._thread = thread
         return None
 
     def wait(self, between: Callable[[], None] = _nothing) -> Saved | None:
