@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 
 import typer
+import typer.core
 
 from andrea_lab import __version__
 from andrea_lab.commands import (
@@ -32,8 +33,22 @@ from andrea_lab.commands import (
 BROKE_DOWN, MISTAKE, SAVE_FAILED, ABORTED = 1, 2, 75, 130
 DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS")} - {None}
 
+
+class _Interrupted(Exception):
+    """Carries a KeyboardInterrupt past typer, which would make it an exit code without a word."""
+
+
+class _Commands(typer.core.TyperGroup):
+    def invoke(self, context: typer.Context) -> object:
+        try:
+            return super().invoke(context)
+        except KeyboardInterrupt as error:
+            raise _Interrupted from error
+
+
 app = typer.Typer(
     name="andrea",
+    cls=_Commands,
     help="Train, look into and measure the ANDREA language models. Start with: andrea train ANDREA-nano",
     no_args_is_help=True,
     add_completion=False,
@@ -74,8 +89,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         return int(app(arguments, prog_name="andrea", standalone_mode=False) or 0)
-    except KeyboardInterrupt as error:
-        return _interrupted(error)
+    except _Interrupted as error:
+        return _interrupted(error.__cause__)
     except BrokenPipeError:
         sys.stderr.close()
         return BROKE_DOWN

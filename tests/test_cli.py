@@ -12,8 +12,8 @@ import pytest
 
 from andrea_lab.checkpoint import single
 from andrea_lab.cli import main
+from andrea_lab.commands.progress import Meter
 from andrea_lab.commands.show import printable
-from andrea_lab.commands.train import Meter
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import config
 
@@ -49,7 +49,9 @@ def test_train_then_sample(capsys, here):
     assert "step 4/4" in out and "smoothed" in out and "tokens/s" in out and "left" in out
     assert "loss on text kept back from training" in out and "sample:" in out
     names = {file.name for file in (here / "first").iterdir()}
-    assert names == {"config.json", "first.loss.json", "step_000002.bin", "step_000004.bin", "loss.png"}
+    weights = {"step_000002.bin", "step_000004.bin", "step_000002.bin.sum", "step_000004.bin.sum"}
+    sidecars = {"first.loss.json", "first.state.json", "first.segments.json", "engine.lock", "proxy.lock"}
+    assert names == {"config.json", "loss.png"} | weights | sidecars
     assert len(read_log(here / "first" / "first.loss.json").entries) == 4
     saved = json.loads((here / "first" / "config.json").read_text())
     assert saved["train"]["sources"] == [str(here.parent / "given" / "text.txt")] and saved["train"]["seed"] == 2
@@ -125,7 +127,7 @@ def test_doctor_names_another_kernels_package(monkeypatch):
     assert "finds /elsewhere/kernels" in problems[0]
 
 
-@pytest.mark.parametrize("command", ["", "train", "sample", "memory", "doctor", "bench", "data"])
+@pytest.mark.parametrize("command", ["", "train", "resume", "signal", "sample", "memory", "doctor", "bench", "data"])
 def test_every_command_explains_itself(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
     assert code == 0 and "Usage: andrea" in out and len(out.splitlines()) > 6
@@ -160,11 +162,16 @@ MISTAKES = [
     (["train", "../given/source.json"], "train.sources: found 'bible', expected a file or one of"),
     (["memory", "ANDREA-12M", "--precision", "int4"], "--precision: found 'int4', expected float32 or float16"),
     (["memory", "ANDREA-12M", "--context", "2048"], "train.context: found 2048, expected at most"),
+    (["train", "../given/tiny.json", "--grace", "-1"], "'--grace'"),
+    (["resume", "nowhere"], "nowhere: found no folder, expected a run directory"),
+    (["resume", "../given"], "found a folder without config.json, expected a run directory"),
+    (["signal", "../bare", "stop"], "found no engine at work, expected one that holds"),
+    (["signal", "../bare", "halt"], "'halt'"),
     (["sample", "nowhere"], "nowhere: found no folder, expected a run directory"),
     (["sample", "../given"], "found a folder without config.json, expected a run directory"),
     (["sample", "../short"], "found 20 bytes, expected 32 = 8 + 12 * 2"),
     (["sample", "../long"], "found 33 bytes, expected 32 = 8 + 12 * 2"),
-    (["sample", "../other"], "n_params: found 2, expected the model's"),
+    (["sample", "../other"], "found 2 parameters, expected 41856"),
     (["sample", "../bare"], "found no weights, expected a run directory with a step_NNNNNN.bin"),
     (["sample", "../other", "--step", "7"], "step_000007.bin: found no such file"),
     (["sample", "../other", "--temperature", "-1"], "'--temperature'"),
@@ -230,9 +237,14 @@ def test_divergence_is_one_line_and_exit_code_1(capsys, here, monkeypatch):
     step = Engine.step
 
     def poisoned(self, request):
-        if request["step"] == 2:
-            self.graph.weights["wte"][...] = np.inf
-        return step(self, request)
+        table = self.graph.weights["wte"]
+        before = table.copy()
+        table[...] = np.inf if request["step"] == 2 else before
+        try:
+            return step(self, request)
+        finally:
+            if request["step"] == 2:
+                table[...] = before
 
     monkeypatch.setattr(Engine, "step", poisoned)
     code, _, err = trained(capsys, here, "--run", "r")

@@ -11,7 +11,7 @@ from andrea_lab.run.losslog import read_log
 from tests.proxy.runs import Killed, andrea, canonical, die_at, ended, kill, log_of, outcome, small, wait_for_steps
 
 QUIET = {"held_out_batches": 0}
-FORMS = pytest.mark.parametrize("process", [False, True], ids=["direct", "process"])
+FULL = pytest.mark.full
 
 
 def straight(folder, cfg):
@@ -28,9 +28,13 @@ def sigterm_at(step):
     return hook
 
 
-@FORMS
-@pytest.mark.parametrize("microbatches", [1, 3])
-@pytest.mark.parametrize("threads", [1, 2])
+MANY = [
+    pytest.param(threads, microbatches, process, marks=FULL if process and (threads, microbatches) != (2, 3) else ())
+    for process in (False, True) for threads in (1, 2) for microbatches in (1, 3)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("threads", "microbatches", "process"), MANY)
 def test_killed_and_stopped_many_times_is_as_never_stopped(tmp_path, threads, microbatches, process):
     cfg = small(tmp_path, steps=24, save_every=5, microbatches=microbatches)
     expected = straight(tmp_path, cfg)
@@ -100,7 +104,7 @@ def test_a_save_on_demand_changes_no_bit(tmp_path):
     assert saved == [3, 5, 7, 10, 12] and outcome(tmp_path / "r", 12) == expected
 
 
-@FORMS
+@pytest.mark.parametrize("process", [False, pytest.param(True, marks=FULL)], ids=["direct", "process"])
 def test_a_process_killed_by_the_system_goes_on_as_if_nothing_had_been(tmp_path, process):
     cfg = small(tmp_path, steps=400, save_every=50)
     (tmp_path / "cfg.json").write_text(cfg.to_json())
@@ -116,7 +120,7 @@ def test_a_process_killed_by_the_system_goes_on_as_if_nothing_had_been(tmp_path,
     assert outcome(run, 400) == expected
 
 
-@pytest.mark.full
+@FULL
 @pytest.mark.parametrize("how", ["exception", "sigterm"])
 def test_every_step_from_95_to_205(tmp_path, how):
     cfg = small(tmp_path, steps=300, save_every=100)
@@ -137,8 +141,8 @@ def test_every_step_from_95_to_205(tmp_path, how):
         assert len(read_log(log_of(run)).entries) == 300
 
 
-@pytest.mark.full
-@FORMS
+@FULL
+@pytest.mark.parametrize("process", [False, True], ids=["direct", "process"])
 def test_ten_kills_by_the_system(tmp_path, process):
     cfg = small(tmp_path, steps=2000, save_every=20, keep=3)
     (tmp_path / "cfg.json").write_text(cfg.to_json())
