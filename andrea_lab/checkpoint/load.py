@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
+from typing import Any
 
 import numpy as np
 
@@ -46,28 +47,65 @@ def load(
     is called before each piece that is read. Raises CheckpointError, with a verdict and naming what differs; the arrays
     are untouched when the header is refused, else they hold nothing of use.
     """
-    known, reason = known_sum(path, files)
+
+    def attempt(known: Sum | None, reason: str) -> Loaded:
+        step, sha256, bad = _fill(path, (w, m, v), known, files, between)
+        if bad and not allow_nonfinite:
+            raise CheckpointError(f"{path}: {bad}", "non-finite")
+        fitting = known.fitting(sha256) if known else None
+        return Loaded(step, sha256, fitting is not None, fitting, reason)
+
+    return settled(path, attempt, files)
+
+
+def _fill(
+    path: Path, arrays: tuple[np.ndarray, ...], known: Sum | None, files: Files, between: Callable[[], None]
+) -> tuple[int, str, str]:
+    """Read the file into the arrays: its step, its sha256, and the text about the first bad number, or "".
+
+    Raises CheckpointError when the bytes do not fit the sum.
+    """
     with opened(path, files) as file:
         step, n = judged_header(path, file, known, files)
-        check_arrays(path, step, w, m, v, n)
+        check_arrays(path, step, *arrays, n)
         head = HEADER.pack(step, n)
         with _Hashing(head) as hashing:
-            for piece in pieces_into(path, file, (w, m, v), files):
+            for piece in pieces_into(path, file, arrays, files):
                 hashing.put(piece)
                 between()
-            bad = "" if allow_nonfinite else first_bad_number((w, m, v), known)  # while the other thread hashes on
+            bad = first_bad_number(arrays, known)  # while the other thread hashes on
         expect_end(path, file, files)
-        sha256 = hashing.hexdigest()
-    fitting = known.fitting(sha256) if known else None
-    if known and fitting is None:
+    sha256 = hashing.hexdigest()
+    if known and known.fitting(sha256) is None:
         watched = watches(known, n)
         for _, sums in watched:
-            for data in (head, w, m, v):
+            for data in (head, *arrays):
                 sums.update(memoryview(data).cast("B"))
         raise CheckpointError(f"{path}: {difference(known, n, watched)}", "flipped")
-    if bad:
-        raise CheckpointError(f"{path}: {bad}", "non-finite")
-    return Loaded(step, sha256, fitting is not None, fitting, reason)
+    return step, sha256, bad
+
+
+def settled(path: Path, attempt: Callable, files: Files) -> Any:
+    """`attempt(sum, why there is none)`, once more whenever the sum has changed under it and did not fit the bytes.
+
+    A writer beside us renames the sum first and then the file, so what was read of the two may be of different saves.
+    """
+    known = known_sum(path, files)
+    while True:
+        error = result = None
+        try:
+            result = attempt(*known)
+            if result.sum is not None:
+                return result
+        except CheckpointError as caught:
+            if caught.verdict != "flipped":
+                raise
+            error = caught
+        if (now := known_sum(path, files)) == known:
+            if error is not None:
+                raise error
+            return result
+        known = now
 
 
 def known_sum(path: Path, files: Files = REAL) -> tuple[Sum | None, str]:

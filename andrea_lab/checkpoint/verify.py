@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from andrea_lab.checkpoint.files import REAL, Files
-from andrea_lab.checkpoint.load import bad_number, difference, judged_header, known_sum, watches
+from andrea_lab.checkpoint.load import bad_number, difference, judged_header, settled, watches
 from andrea_lab.checkpoint.numbers import first_bad
 from andrea_lab.checkpoint.single import HEADER, READ, CheckpointError, expect_end, nbytes, opened, pieces_into, step_of
 from andrea_lab.checkpoint.sums import Part, PartSums, Sum, parts_of
@@ -78,15 +78,21 @@ def look(path: Path, *, n_params: int | None = None, cuts: Sequence[Part] | None
 
     cuts: how a file without a sum is to be cut, if it has that size.
     """
-    known, reason = known_sum(path, files)
+    return settled(path, lambda known, reason: _look(path, known, reason, n_params, cuts, files), files)
+
+
+def _look(
+    path: Path, known: Sum | None, reason: str, n_params: int | None, cuts: Sequence[Part] | None, files: Files
+) -> Look:
     with opened(path, files) as file:
         step, n = judged_header(path, file, known, files)
         if n_params is not None and n != n_params:
             raise CheckpointError(f"{path}: found {n} parameters, expected {n_params}", "torn")
         watched = watches(known, n)
-        cuts = (
-            watched[0][0].cuts() if watched else list(cuts) if cuts and sum(cuts[-1][1:]) == nbytes(n) else parts_of(n)
-        )
+        if watched:
+            cuts = watched[0][0].cuts()
+        elif cuts is None or sum(cuts[-1][1:]) != nbytes(n):
+            cuts = parts_of(n)
         own = watched[0][1] if watched else PartSums(cuts)
         sha256, bad = _stream(path, file, HEADER.pack(step, n), [sums for _, sums in watched] or [own], cuts, files)
     fitting = known.fitting(sha256) if known else None
