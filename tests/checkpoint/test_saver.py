@@ -434,11 +434,24 @@ one = np.ones(n, np.float32)
 Saver(folder, n).save(1, one, one, one, wait=False)
 """
 
+SAVING = """
+saver = Saver(folder, n, keep=1)
+for step in range(int(sys.argv[3]), 10**6):
+    live = np.full(n, step, np.float32)
+    saver.save(step, live, live, live, wait=False)
+    live.fill(-1)
+    saver.wait()
+    print(step, flush=True)
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def command(body, *arguments) -> list[str]:
+    return [sys.executable, "-c", CHILD.format(body=body), *map(str, arguments)]
+
 
 def child(body, folder, n) -> str:
-    command = [sys.executable, "-c", CHILD.format(body=body), str(folder), str(n)]
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=LONG)
+    done = subprocess.run(command(body, folder, n), cwd=ROOT, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
 
@@ -451,3 +464,23 @@ def test_a_process_that_ends_without_closing_still_saves(tmp_path):
     child(LEAVING, tmp_path, 3_000_000)
     loaded, w, *_ = on_disk(tmp_path, 1, 3_000_000)
     assert loaded.verified and (w == 1).all()
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.full)])
+def test_killed_for_real_at_any_time_what_was_acknowledged_loads(tmp_path, kills):
+    """One checkpoint is kept; a process saves without pause and is killed, again and again, in one folder."""
+    n, step, rng = 300_000, 0, np.random.default_rng(kills)
+    for _ in range(kills):
+        with subprocess.Popen(command(SAVING, tmp_path, n, step + 1), cwd=ROOT, stdout=subprocess.PIPE) as process:
+            lines = [process.stdout.readline() for _ in range(rng.integers(1, 4))]
+            time.sleep(rng.uniform(0, 0.03))
+            process.kill()
+            lines += process.stdout.readlines()
+        acknowledged = int([line for line in lines if line.endswith(b"\n")][-1])
+        newest = next(path for path in candidates(tmp_path) if examine(path).verdict == "committed")
+        step = step_of(newest.name)
+        loaded, *found = on_disk(tmp_path, step, n)
+        assert step in (acknowledged, acknowledged + 1) and loaded.verified
+        assert all((array == step).all() for array in found)
+        sweep(tmp_path)
+        assert len(scan(tmp_path)) <= 2 and len(os.listdir(tmp_path)) <= 5
