@@ -27,15 +27,16 @@ def verify(
     loads.
     """
     from andrea_lab.checkpoint.rotation import pins
-    from andrea_lab.checkpoint.verify import scan, survey
+    from andrea_lab.checkpoint.verify import survey
     from andrea_lab.run.directory import RunError
 
     if not run.is_dir():
         raise RunError(f"{run}: found {'a file' if run.exists() else 'no folder'}, expected a run directory")
-    if not scan(run):
-        raise RunError(f"{run}: found no weights, expected a run directory with a step_NNNNNN.bin")
     n_params, note = _n_params(run)
-    verdicts = survey(run, n_params=n_params)
+    # A run at work may have removed an old file since the folder was read.
+    verdicts = [each for each in survey(run, n_params=n_params) if os.path.lexists(each.file)]
+    if not verdicts:
+        raise RunError(f"{run}: found no weights, expected a run directory with a step_NNNNNN.bin")
     start = next((each.file.name for each in reversed(verdicts) if each.verdict in LOADS), None)
     found = {
         "run": str(run),

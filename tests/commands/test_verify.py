@@ -105,3 +105,17 @@ def test_a_folder_without_a_configuration_is_verified_and_says_so(call, run):
     code, out, _ = call("verify", "tiny")
     assert code == 0 and "sizes are not compared with the model's: tiny/config.json: found No such file" in out
     assert out.rstrip().endswith("step_000030.bin")
+
+
+def test_a_file_that_a_run_at_work_removes_meanwhile_is_not_called_damaged(call, run, monkeypatch):
+    from andrea_lab.checkpoint import verify as module
+
+    examine = module.examine
+
+    def rotating(path, **more):
+        run.weights(10).unlink(missing_ok=True)
+        return examine(path, **more)
+
+    monkeypatch.setattr(module, "examine", rotating)
+    found = json.loads(call("verify", "tiny", "--json")[1])
+    assert [(each["step"], each["verdict"]) for each in found["checkpoints"]] == [(20, "committed"), (30, "committed")]
