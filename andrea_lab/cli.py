@@ -114,7 +114,7 @@ def _failed(error: Exception) -> int:
     if text is not None:
         return _fail(text, MISTAKE)
     if type(error).__name__ in ("TrainingStopped", "EngineDied"):
-        return _fail(str(error), BROKE_DOWN)
+        return _fail(str(error), SAVE_FAILED if getattr(error, "code", None) == SAVE_FAILED else BROKE_DOWN)
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}, {last.name}"
     return _fail(f"a fault of the program's own: {type(error).__name__}: {error} ({where})", BROKE_DOWN)

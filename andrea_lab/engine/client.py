@@ -124,10 +124,11 @@ class EngineProcess:
 
     def close(self) -> None:
         """End the engine and wait for it, and for its save in the background. Once is enough."""
-        if self._process.returncode is not None:
+        if self._process.stdin.closed:
             return
         try:
-            self._ask("close", {})
+            if self._process.returncode is None:
+                self._ask("close", {})
         except EngineDied:
             pass  # it is gone, which is what was wanted
         finally:

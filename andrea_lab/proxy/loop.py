@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from andrea_lab.engine.client import EngineProcess
+from andrea_lab.engine.client import EngineDied, EngineProcess
 from andrea_lab.engine.engine import Config, Engine, load_config
 from andrea_lab.engine.errors import TrainingStopped
 from andrea_lab.engine.signals import Signals, Stopped
@@ -117,8 +117,8 @@ def resume(
     note = on_note or _unheard
     options = {"resume": True, "target": target, "threads": threads}
     with (
+        run.lock("proxy"),  # first: wishes that lie there may be for the one who has it
         _heard(signals, run, note) as signals,
-        run.lock("proxy"),
         closing(_engine(config, run, signals, process, **options)) as engine,
     ):
         _tell_loaded(config, engine.loaded, until, note)
@@ -156,9 +156,9 @@ class _Segment:
 
     def _steps(self, last: int) -> str:
         """The steps up to `last`; returns the outcome, with the weights of the last step done on disk."""
-        if self.loaded:
-            self._sample(self.engine.done)
         outcome = "finished"
+        if self.loaded:
+            self._sample(self.engine.done)  # it may not have got that far
         try:
             for step in range(self.engine.done + 1, last + 1):
                 if "stop" in self.engine.poll() or not self._step(step):
@@ -176,7 +176,7 @@ class _Segment:
         return outcome
 
     def _step(self, step: int) -> bool:
-        """One step, logged; False when a stop came and the step was dropped."""
+        """One step, logged; False when a stop came and the step was dropped, or the engine had saved and left."""
         source, draw = self.chooser.choose(step)
         named = {"step": step, "segment": self.records.segment, "policy": self.chooser.policy}
         named |= {"source": source, "draw": draw}
@@ -185,6 +185,10 @@ class _Segment:
         except TrainingStopped as stop:
             self.records.entry(named | {key: stop.result[key] for key in FIELDS})
             raise
+        except EngineDied as end:
+            if end.code:
+                raise
+            return False
         if result.get("dropped"):
             return False
         self.entry = named | {key: result[key] for key in FIELDS}
@@ -194,7 +198,7 @@ class _Segment:
         return True
 
     def _between(self, step: int) -> None:
-        """What comes between two steps: a save that is due or was asked for, a sample. Nothing holds up a stop."""
+        """What comes between two steps: a save that is due or was asked for, a sample."""
         wishes = self.engine.poll()
         if "stop" in wishes:
             return
@@ -215,8 +219,9 @@ class _Segment:
             self.told += 1
 
     def _sample(self, step: int) -> None:
+        """Let the model write, where that is due; a stop is not held up by it."""
         train = self.config.train
-        if _due(step, train.sample_every):
+        if _due(step, train.sample_every) and "stop" not in self.engine.poll():
             self.records.sample(step, train.sample_tokens)
 
     def _evaluate(self, batches: int) -> dict[str, float]:

@@ -1,14 +1,29 @@
 """A run stopped or killed at any step and resumed is the run that never stopped, bit for bit, log and weights."""
 
+import json
 import os
 import signal
 
+import psutil
 import pytest
 
+from andrea_lab.engine.engine import Engine
 from andrea_lab.engine.errors import EngineError
 from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run.losslog import read_log
-from tests.proxy.runs import Killed, andrea, canonical, die_at, ended, kill, log_of, outcome, small, wait_for_steps
+from tests.proxy.runs import (
+    PATIENCE,
+    Killed,
+    andrea,
+    canonical,
+    die_at,
+    ended,
+    kill,
+    log_of,
+    outcome,
+    small,
+    wait_for_steps,
+)
 
 QUIET = {"held_out_batches": 0}
 FULL = pytest.mark.full
@@ -65,6 +80,42 @@ def test_a_clean_stop_leaves_each_step_in_the_log_once(tmp_path):
         assert again.resumed_from == f"step_{step:06d}.bin" and again.audit["logged"] == 0
         assert [entry["step"] for entry in read_log(log_of(run)).entries] == list(range(1, 31))
         assert outcome(run, 30) == expected
+
+
+def test_a_step_that_does_not_fit_the_grace_is_dropped_and_repeated(tmp_path, monkeypatch):
+    cfg = small(tmp_path, steps=24, save_every=5, microbatches=3)
+    expected = straight(tmp_path, cfg)
+    load = Engine._load
+
+    def stop_in_the_step(self, *arguments):
+        if self.done == 12 and "stop" not in self.poll():
+            os.kill(os.getpid(), signal.SIGTERM)
+        return load(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_load", stop_in_the_step)
+        result = train(cfg.with_train(grace=0.0), tmp_path / "r", **QUIET)
+    assert (result.outcome, result.steps) == ("interrupted", 12)
+    assert [entry["step"] for entry in read_log(log_of(tmp_path / "r")).entries] == list(range(1, 13))
+    assert resume(tmp_path / "r", **QUIET).resumed_from == "step_000012.bin"
+    assert outcome(tmp_path / "r", 24) == expected
+
+
+def test_an_engine_that_was_left_waiting_saves_and_ends_the_run_cleanly(tmp_path):
+    cfg = small(tmp_path, steps=24, save_every=5)
+    expected = straight(tmp_path, cfg)
+    run = tmp_path / "r"
+
+    def stop_and_linger(entry):
+        if entry["step"] == 8:
+            engine = json.loads((run / "engine.lock").read_text())["pid"]
+            os.kill(engine, signal.SIGTERM)
+            psutil.wait_procs([psutil.Process(engine)], timeout=PATIENCE)
+
+    result = train(cfg, run, process=True, on_entry=stop_and_linger, **QUIET)
+    assert (result.outcome, result.steps, result.weights.name) == ("interrupted", 8, "step_000008.bin")
+    assert resume(run, **QUIET).audit["logged"] == 0
+    assert outcome(run, 24) == expected
 
 
 def test_a_stop_at_the_last_step_finishes(tmp_path):
