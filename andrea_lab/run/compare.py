@@ -12,7 +12,7 @@ from typing import Any
 
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.fork import differences, origin
-from andrea_lab.run.losslog import first_difference, read_log
+from andrea_lab.run.losslog import FREE, first_difference, read_log
 
 SIGMAS = 3.0  # a smoothed loss has risen when it is so many standard errors above where it began
 
@@ -135,10 +135,16 @@ def _plain(value: Any) -> Any:
 
 def _first_difference(a: Entries, b: Entries, common: list[int]) -> dict[str, Any] | None:
     for step in common:
-        field = first_difference(a[step], b[step])
-        if field is not None:
+        if not _may_differ(a[step], b[step]):
+            continue
+        if (field := first_difference(a[step], b[step])) is not None:
             return {"step": step, "field": field, "a": _plain(a[step].get(field)), "b": _plain(b[step].get(field))}
     return None
+
+
+def _may_differ(x: dict[str, Any], y: dict[str, Any]) -> bool:
+    """False when all fields that count are equal, at a hundredth of the price of comparing their texts."""
+    return x.keys() != y.keys() or any(x[name] != y[name] for name in x if name not in FREE)
 
 
 def _judge(about: list[dict[str, Any]], names: list[str], last: int) -> tuple[str, str]:
