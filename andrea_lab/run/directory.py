@@ -1,7 +1,7 @@
 """The run directory: everything one run owns, and nothing that belongs to another."""
 
 import re
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from andrea_lab.checkpoint import single
@@ -80,15 +80,18 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path | str, config_json: str, files: Files = REAL) -> "RunDirectory":
-        """Make the folder and its config.json. Raises RunError for a name that is taken, OSError when the disk fails.
+        """Make the folder and its config.json. Raises RunError for a name that is taken, LockError for an empty folder
+        that another start is just taking, OSError when the disk fails.
 
         A run is never written over: the folder must be new or empty. When anything fails, what this call made is gone.
         """
         run, made = cls(path), []
         check_free(run.path)
         try:
-            _make_folders(run.path, made, files)
-            _write_config(run.config, config_json, files)
+            with run.lock("proxy") if run.path.exists() else nullcontext():  # of a new folder there is one maker
+                check_free(run.path)
+                _make_folders(run.path, made, files)
+                _write_config(run.config, config_json, files)
         except OSError:
             with suppress(OSError):
                 for folder in reversed(made):

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from andrea_lab.checkpoint.files import Files
+from andrea_lab.checkpoint.lock import LockError
 from andrea_lab.run.directory import RunDirectory, RunError, check_free, free_name
 
 
@@ -73,6 +74,36 @@ def test_of_two_starts_in_one_new_folder_one_is_refused(tmp_path):
     assert list((tmp_path / "r").iterdir()) == []  # the other's folder stays
 
 
+def test_of_two_starts_in_one_empty_folder_one_is_refused(tmp_path):
+    """The second comes while the first looks, and while it writes: the first one's configuration stays."""
+
+    class During(Files):
+        def create(self, path):
+            with pytest.raises(LockError, match="found proxy .* at work"):
+                RunDirectory.create(tmp_path, '{"second": 2}')
+            return super().create(path)
+
+    RunDirectory.create(tmp_path, '{"first": 1}', During())
+    with pytest.raises(RunError, match="found an existing run"):
+        RunDirectory.create(tmp_path, '{"second": 2}')
+    assert (tmp_path / "config.json").read_text() == '{"first": 1}'
+
+
+def test_a_start_that_was_slower_finds_the_other_ones_run(tmp_path, monkeypatch):
+    looked = []
+
+    def slow(path):
+        check_free(path)
+        if not looked:
+            looked.append(path)
+            RunDirectory.create(path, '{"first": 1}')
+
+    monkeypatch.setattr("andrea_lab.run.directory.check_free", slow)
+    with pytest.raises(RunError, match="found an existing run"):
+        RunDirectory.create(tmp_path, '{"second": 2}')
+    assert (tmp_path / "config.json").read_text() == '{"first": 1}'
+
+
 def test_two_starts_may_share_a_new_folder_above(tmp_path):
     class Above(Raced):
         def make_folder(self, path):
@@ -91,7 +122,8 @@ def test_a_failed_create_keeps_a_folder_that_was_there(tmp_path):
     files.sync_folder = fail
     with pytest.raises(OSError, match="Input/output error"):
         RunDirectory.create(tmp_path / "r", "{}", files)
-    assert list(tmp_path.iterdir()) == [tmp_path / "r"] and not list((tmp_path / "r").iterdir())
+    assert [file.name for file in (tmp_path / "r").iterdir()] == ["proxy.lock"]
+    assert RunDirectory.create(tmp_path / "r", "{}").config.is_file()
 
 
 def test_a_renamed_folder_goes_on_with_its_history(tmp_path):

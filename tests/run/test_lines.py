@@ -173,17 +173,24 @@ def test_a_failed_sync_is_not_asked_of_that_descriptor_again(tmp_path):
     assert set(forwards(path)) == {b"one", b""}
 
 
-def test_an_append_that_was_interrupted_is_closed_off(tmp_path):
+@pytest.mark.parametrize("same", [True, False])
+def test_an_append_that_was_interrupted_is_closed_off(tmp_path, same):
+    """By the same writer, which must not go on in the middle of a line, or by a later one."""
+
     class Interrupted(Files):
         def write(self, fd, data):
             super().write(fd, data[:2])
             raise KeyboardInterrupt
 
     path = tmp_path / "log"
-    log = Lines(path, Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        log.append("one")
-    append_line(path, "two")
+    with Lines(path, Interrupted()) as log:
+        with pytest.raises(KeyboardInterrupt):
+            log.append("one")
+        if same:
+            log.files = Files()
+            log.append("two")
+    if not same:
+        append_line(path, "two")
     assert forwards(path) == [b"on", b"two", b""]
 
 
