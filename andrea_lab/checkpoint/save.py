@@ -14,6 +14,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,16 +133,16 @@ class _New:
         about = (self.path.name, nbytes(self.n), self.step, self.n, sha256, parts, self.segment)
         return Sum(*about, entry=self.entry, config=self.config, before=before)
 
-    def pieces(self) -> Iterator[tuple[int, memoryview]]:
-        """(region, bytes) of the header, region -1, and of w, m and v, with a look at `between` each 8 MiB."""
+    def pieces(self) -> Iterator[memoryview]:
+        """The bytes of the file in order, with a look at `between` before each 8 MiB."""
         self.between()
-        yield -1, memoryview(HEADER.pack(self.step, self.n))
-        for region, array in enumerate(self.arrays):
+        yield memoryview(HEADER.pack(self.step, self.n))
+        for array in self.arrays:
             view = memoryview(array).cast("B")
             for at in range(0, view.nbytes, READ):
                 if at % PIECE == 0:
                     self.between()
-                yield region, view[at : at + READ]
+                yield view[at : at + READ]
 
     def aside(self, label: str) -> tuple[Path, Path]:
         """Names that are free for a weight file that has to go and for its sum: NAME.LABEL-SEGMENT, -2, -3, ..."""
@@ -195,16 +196,14 @@ def _standing(new: _New) -> tuple[Look | None, bool]:
 
 def _same(new: _New, standing: Look) -> Saved | None:
     """The outcome "same", if the file that stands there has the very bytes; it gets its sum if it has none."""
-    digest, sums = hashlib.sha256(), PartSums(new.cuts)
-    for region, piece in new.pieces():
-        if _bad(new, region, piece, 0):
-            return None
+    digest = hashlib.sha256()
+    for piece in new.pieces():
         digest.update(piece)
-        sums.update(piece)
-    if digest.hexdigest() != standing.own.sha256:
+    hexes, bad = _meant(new)
+    if bad or digest.hexdigest() != standing.own.sha256:
         return None
     if standing.sum is None:
-        _put_sum(new, new.sum(digest.hexdigest(), sums.hexes(), None), [])
+        _put_sum(new, new.sum(digest.hexdigest(), hexes, None), [])
     return Saved(new.path, new.step, digest.hexdigest(), nbytes(new.n), "same")
 
 
@@ -213,52 +212,46 @@ def _staged(new: _New) -> tuple[Path, str, list[str]]:
 
     Numbers that may not be kept are found on the way; then the neighbour takes its `.nonfinite-` name.
     """
-    memory, bad, at = PartSums(new.cuts), "", 0
     back: list[ReadBack] = []
 
     def fill(temp: Temp) -> None:
-        nonlocal bad, at
         back.append(ReadBack(temp.path, new.cuts, new.files))
-        for region, piece in new.pieces():
+        for piece in new.pieces():
             temp.write(piece)
             back[0].written(piece.nbytes)
-            memory.update(piece)
-            bad = bad or _bad(new, region, piece, at)
-            at += piece.nbytes
 
-    try:
-        temp = stage(new.path, fill, files=new.files, size=nbytes(new.n))
+    def compare(temp: Path) -> None:
+        for cut, found, right in zip(new.cuts, back[0].result()[1], meant.result()[0], strict=True):
+            if found != right:
+                raise OSError(errno.EIO, f"{cut[0]}: the file gave back other bytes than were written")
+
+    with ThreadPoolExecutor(1, "meant") as pool:
+        meant = pool.submit(_meant, new)
         try:
-            sha256, hexes = back[0].result()
-            if hexes != memory.hexes():
-                wrong = next(
-                    cut[0] for cut, *pair in zip(new.cuts, hexes, memory.hexes(), strict=True) if len({*pair}) > 1
-                )
-                raise OSError(errno.EIO, f"{wrong}: the file gave back other bytes than were written")
-            if bad:
-                names = new.aside("nonfinite")
-                commit(temp, names[0], new.files)
-                _sync_folder(new)
-                raise CheckpointError(f"{new.path}: {bad}; the bytes are kept in {names[0].name}", "non-finite")
-        except BaseException:
-            discard(temp, new.files)
-            raise
-    finally:
-        for thread in back:
-            thread.stop()
-    return temp, sha256, hexes
+            temp = stage(new.path, fill, files=new.files, size=nbytes(new.n), check=compare)
+        finally:
+            for thread in back:
+                thread.stop()
+    if bad := meant.result()[1]:
+        kept, _ = new.aside("nonfinite")
+        commit(temp, kept, new.files)
+        _sync_folder(new)
+        raise CheckpointError(f"{new.path}: {bad}; the bytes are kept in {kept.name}", "non-finite")
+    return temp, *back[0].result()
 
 
-def _bad(new: _New, region: int, piece: memoryview, offset: int) -> str:
-    """The text about the first number of a piece that may not be kept, or "". offset: of the piece in the file."""
-    if region < 0:
-        return ""
-    numbers = np.frombuffer(piece, np.float32)
-    found = first_bad("wmv"[region], numbers)
-    if found is None:
-        return ""
-    at = (offset - HEADER.size) // 4 - region * new.n + found
-    return bad_number(new.cuts, region, at, new.n, numbers[found])
+def _meant(new: _New) -> tuple[list[str], str]:
+    """From memory: the sums of the parts, and the text about the first number that may not be kept, or ""."""
+    sums, bad = PartSums(new.cuts), ""
+    sums.update(memoryview(HEADER.pack(new.step, new.n)))
+    step = READ // 4
+    for region, array in enumerate(new.arrays):
+        for at in range(0, new.n, step):
+            numbers = array[at : at + step]
+            sums.update(memoryview(numbers).cast("B"))
+            if not bad and (found := first_bad("wmv"[region], numbers)) is not None:
+                bad = bad_number(new.cuts, region, at + found, new.n, numbers[found])
+    return sums.hexes(), bad
 
 
 def _copy_aside(new: _New, standing: Look, made: list[Path]) -> Sum:
