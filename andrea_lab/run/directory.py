@@ -7,6 +7,7 @@ from pathlib import Path
 from andrea_lab.checkpoint import single
 from andrea_lab.checkpoint.files import REAL, TEMP, Files, replace_with, sweep
 from andrea_lab.checkpoint.lock import RunLock
+from andrea_lab.checkpoint.verify import candidates
 
 # What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
 LEFTOVER = re.compile(r".+\.lock|" + TEMP.pattern)
@@ -72,11 +73,11 @@ class RunDirectory:
         return self.path / single.file_name(step)
 
     def newest_weights(self) -> Path:
-        """The weight file of the highest step. Raises RunError when there is none."""
-        file = single.newest(self.path) if self.path.is_dir() else None
-        if file is None:
+        """The weight file of the highest step, by its name. Raises RunError when there is none."""
+        files = candidates(self.path) if self.path.is_dir() else []
+        if not files:
             raise RunError(f"{self.path}: found no weights, expected a run directory with a step_NNNNNN.bin")
-        return file
+        return files[0]
 
     @classmethod
     def create(cls, path: Path | str, config_json: str, files: Files = REAL) -> "RunDirectory":

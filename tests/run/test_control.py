@@ -25,10 +25,11 @@ ENGINE = """
         signal.signal(getattr(signal, name), lambda number, frame: heard.append(signal.Signals(number).name))
     lock = RunLock(sys.argv[1], "engine").acquire()
     print("at work", flush=True)
-    while True:
-        while not heard:
-            time.sleep(0.005)
-        print(heard.pop(0), flush=True)
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.005)
+        while heard:
+            print(heard.pop(0), flush=True)
 """
 ALL = ("SIGUSR1", "SIGTERM", "SIGINT")
 

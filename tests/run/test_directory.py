@@ -160,4 +160,5 @@ def test_weights_and_opening(tmp_path):
         RunDirectory.open(tmp_path / "x")
     for step in (9, 10):
         (tmp_path / f"step_{step:06d}.bin").touch()
+    (tmp_path / "step_000011.bin").mkdir()
     assert RunDirectory(tmp_path).newest_weights().name == "step_000010.bin"
