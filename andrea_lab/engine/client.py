@@ -20,7 +20,7 @@ from kernels.target import threads as default_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 NAP = 0.05  # seconds between two looks for wishes while the engine works
-LAST_WORDS = 4096  # bytes of the engine's standard error that are kept
+LAST_WORDS = 2**15  # bytes of the engine's standard error that are kept
 NUMBERS = {"save": "SIGUSR1", "stop": "SIGTERM", "abort": "SIGINT"}
 ABORTED = 130
 
@@ -34,7 +34,8 @@ class EngineDied(RuntimeError):
     def __init__(self, code: int, words: str, saved: str | None = None):
         how = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         how += f", the last step saved in {saved}" if saved else ""
-        last = words.splitlines()[-1] if words else "none"
+        lines = words.splitlines() or ["none"]
+        last = next((line for line in lines if line.startswith("Fatal Python error")), lines[-1])
         super().__init__(f"engine: found its process {how} (its last words: {last}), expected an answer")
         self.code, self.words, self.saved = code, words, saved
 

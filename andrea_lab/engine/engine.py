@@ -270,7 +270,7 @@ class Engine:
         arrays = [self.arena.view(name) for name in VECTORS]
         on_host = isinstance(arrays[0], np.ndarray)
         host = arrays if on_host else [np.empty(self.layout.n_params, np.float32) for _ in VECTORS]
-        self._whole = False
+        self._whole = self._whole and not self._fits(path)
         found = load(path, *host, between=self._start)
         if not on_host:
             for array, values in zip(arrays, host, strict=True):
@@ -279,6 +279,13 @@ class Engine:
         if self.store is not None:
             self.store.forget()
         return found
+
+    def _fits(self, path: Path) -> bool:
+        """Whether the file's header is one of this model's; one that is not is refused before any array is touched."""
+        try:
+            return single.read_header(path)[1] == self.layout.n_params
+        except single.CheckpointError:
+            return False
 
     def _host(self) -> list[np.ndarray]:
         return [copy_to_host(self.arena.view(name)) for name in VECTORS]

@@ -219,7 +219,9 @@ def main() -> int:
         os.dup2(2, 1)
         sys.stdout = sys.stderr = io.TextIOWrapper(io.BufferedWriter(_Quiet()), "utf-8", "backslashreplace")
         sys.stderr.reconfigure(line_buffering=True)
-        return Service(signals, requests, answers).run()
+        code = Service(signals, requests, answers).run()
+        signals.deafen()
+        return code
 
 
 if __name__ == "__main__":

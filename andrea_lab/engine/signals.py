@@ -135,6 +135,12 @@ class Signals:
                 _entered.remove(self)
             self._restore()
 
+    def deafen(self) -> None:
+        """Ignore them from now on, also after the block: the process is about to end, and its exit code is settled."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        self._before.clear()
+
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

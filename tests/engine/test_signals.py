@@ -95,6 +95,18 @@ def test_a_block_entered_twice_hears_until_the_outer_one_ends():
         assert signals.poll() == ["stop"]
 
 
+def test_a_process_that_is_about_to_end_can_stop_listening_for_good():
+    before = handlers()
+    try:
+        with Signals() as signals:
+            signals.deafen()
+        assert handlers() == [signal.SIG_IGN] * len(HEARD)
+        send("SIGTERM")
+    finally:
+        for name, handler in zip(HEARD, before, strict=True):
+            signal.signal(getattr(signal, name), handler)
+
+
 def test_sighup_that_was_ignored_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

@@ -11,23 +11,16 @@ import numpy as np
 import pytest
 
 from andrea_lab.checkpoint.lock import LockError, holder
-from andrea_lab.checkpoint.single import CheckpointError, read
+from andrea_lab.checkpoint.single import CheckpointError, read, step_of
 from andrea_lab.checkpoint.sums import read_sum
 from andrea_lab.engine.client import EngineProcess
 from andrea_lab.engine.engine import Engine
 from andrea_lab.engine.errors import EngineError, TrainingStopped
 from andrea_lab.engine.signals import Signals
 from andrea_lab.model.config import ConfigError
-from tests.engine.tiny import config
+from tests.engine.tiny import config, sums
 
 RESULT = ["step", "loss", "grad_norm", "clip", "lr", "tokens", "ms", "want"]
-
-
-def text(folder: Path) -> Path:
-    """A text to learn from."""
-    path = folder / "sums.txt"
-    path.write_text("\n".join(f"{i} and {k} are {i + k}." for i in range(40) for k in range(20)))
-    return path
 
 
 class Made:
@@ -36,13 +29,9 @@ class Made:
     def __init__(self, form: type, folder: Path):
         self.form, self.folder = form, folder / "run"
         self.folder.mkdir()
-        self.source = text(folder)
-        self.config = self.with_train()
+        self.config = sums(folder, keep=0)
         self.signals = Signals()
         self.engine = form(self.config, run_dir=self.folder, signals=self.signals)
-
-    def with_train(self, **train):
-        return config(gemm="kernels", sources=[str(self.source)], keep=0, **train)
 
     def step(self, **more):
         step = self.engine.done + 1
@@ -68,7 +57,7 @@ def made(request, tmp_path_factory):
 def twin(tmp_path_factory):
     """An engine in this process, without a run directory, to compare with."""
     folder = tmp_path_factory.mktemp("twin")
-    made = Engine(config(gemm="kernels", sources=[str(text(folder))], keep=0))
+    made = Engine(sums(folder))
     yield made
     made.close()
 
@@ -177,7 +166,8 @@ def test_a_file_that_does_not_load_is_named_and_one_that_does_is_taken(made):
     with pytest.raises(CheckpointError, match=r"torn.bin: found \d+ bytes") as caught:
         made.engine.load(torn)
     assert caught.value.verdict == "torn"
-    assert made.engine.load(good) == made.engine.done
+    assert made.step()["step"] == made.engine.done, "a file that is refused at once changes nothing"
+    assert made.engine.load(good) == made.engine.done == step_of(good.name)
     assert made.engine.loaded["file"] == good.name and made.engine.loaded["verified"]
     made.step()
 

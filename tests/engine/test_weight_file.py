@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from andrea_lab.checkpoint import single
+from andrea_lab.checkpoint.save import save
 from andrea_lab.model.layout import layout
 from tests.engine.tiny import config, engine, one, vectors
 
@@ -79,7 +80,7 @@ def test_without_m_or_v_the_next_step_is_another(trained, tmp_path, lost):
     step, w, m, v = single.read(folder / "step_000002.bin")
     other = tmp_path / "lost" / "step_000002.bin"
     other.parent.mkdir()
-    single.write(other, step, w, m * (lost != "m"), v * (lost != "v"))
+    save(other.parent, step, w, m * (lost != "m"), v * (lost != "v"))
     moved = []
     for path in (folder / "step_000002.bin", other):
         made = engine(config(decay=0.0, clip=0.0, warmup=0), weights=path)

@@ -1,5 +1,7 @@
 """A tiny model and batches of random ids for the tests of the engine and of what stands on it."""
 
+from pathlib import Path
+
 import numpy as np
 
 from andrea_lab.engine.engine import Engine
@@ -12,6 +14,13 @@ def config(tied: bool = False, **train) -> Config:
     model = {"vocab": 257, "context": 16, "width": 32, "heads": 2, "layers": 2, "tie_embeddings": tied}
     fields = {"batch": 2, "context": 16, "steps": 20, "lr": 1e-3, "warmup": 4, "save_every": 0} | train
     return parse({"name": "tiny", "model": model, "train": fields}, "tiny")
+
+
+def sums(folder: Path, **train) -> Config:
+    """The same model with a text file to learn from, the source "sums", for an engine that makes its own batches."""
+    path = folder / "sums.txt"
+    path.write_text("\n".join(f"{i} and {k} are {i + k}." for i in range(40) for k in range(20)))
+    return config(gemm="kernels", sources=[str(path)], **train)
 
 
 class RandomBatches:
