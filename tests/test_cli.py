@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from andrea_lab.checkpoint import single
+from andrea_lab.checkpoint.save import save
 from andrea_lab.cli import main
 from andrea_lab.commands.progress import Meter
 from andrea_lab.commands.show import printable
@@ -201,7 +202,7 @@ def plant(folder: Path) -> None:
         (folder / name / "config.json").write_text(config().to_json())
         if cut is not None:
             path = folder / name / "step_000001.bin"
-            single.write(path, 1, *(np.zeros(2, np.float32) for _ in range(3)))
+            save(folder / name, 1, *(np.zeros(2, np.float32) for _ in range(3)))
             data = path.read_bytes()
             path.write_bytes(data + b"x" if cut == 1 else data[: len(data) + cut])
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from andrea_lab.checkpoint.files import REAL, Files
 from andrea_lab.checkpoint.numbers import first_bad
-from andrea_lab.checkpoint.single import HEADER, CheckpointError, check_arrays, expect_end, header, opened, pieces_into
+from andrea_lab.checkpoint.single import HEADER, CheckpointError, check_fit, expect_end, header, opened, pieces_into
 from andrea_lab.checkpoint.sums import PartSums, Sum, SumError, parts_of, read_sum
 
 NO_SUM = "found no sum beside it: the bytes cannot be verified"
@@ -67,7 +67,7 @@ def _fill(
     """
     with opened(path, files) as file:
         step, n = judged_header(path, file, known, files)
-        check_arrays(path, step, *arrays, n)
+        check_fit(path, step, arrays, n)
         head = HEADER.pack(step, n)
         with _Hashing(head) as hashing:
             for piece in pieces_into(path, file, arrays, files):

@@ -4,18 +4,17 @@ There is no magic number, no version and no digest inside: these bytes are the p
 the outside, the exact size, is tested before anything is allocated.
 """
 
-import hashlib
 import io
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from andrea_lab.checkpoint.files import REAL, Files, read_all, replace_with
+from andrea_lab.checkpoint.files import REAL, Files, read_all
 
 HEADER = struct.Struct("<ii")
 PIECE = 8 * 2**20  # bytes written between two looks at `between`
@@ -51,44 +50,6 @@ def step_of(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def newest(folder: Path) -> Path | None:
-    """The weight file of the highest step in a folder, or None. Order is by number, never by text or date."""
-    found = [(int(match[1]), file) for file in folder.iterdir() if (match := NAME.fullmatch(file.name))]
-    return max(found)[1] if found else None
-
-
-def write(
-    path: Path,
-    step: int,
-    w: np.ndarray,
-    m: np.ndarray,
-    v: np.ndarray,
-    *,
-    files: Files = REAL,
-    between: Callable[[], None] = lambda: None,
-) -> str:
-    """Write the file as a whole or not at all; returns the sha256 of its bytes.
-
-    w, m, v: (n,) float32, contiguous. `between` is called before each piece of 8 MiB. Raises CheckpointError for
-    arrays that do not fit the format or a name that is taken, OSError when the disk fails; then nothing is left behind.
-    """
-    n = _checked(path, step, w, m, v)
-    if path.exists():
-        raise CheckpointError(f"{path}: found a file of this name, expected none: a weight file is never rewritten")
-    digest = hashlib.sha256()
-
-    def fill(put: Callable[[memoryview], None]) -> None:
-        for part in (HEADER.pack(step, n), w, m, v):
-            view = memoryview(part).cast("B")
-            for at in range(0, view.nbytes, PIECE):
-                between()
-                digest.update(view[at : at + PIECE])
-                put(view[at : at + PIECE])
-
-    replace_with(path, fill, files=files, size=nbytes(n))
-    return digest.hexdigest()
-
-
 def read_header(path: Path, files: Files = REAL) -> tuple[int, int]:
     """(step, n) of a file whose size and name fit its header exactly. Raises CheckpointError; allocates nothing."""
     with opened(path, files) as file:
@@ -102,7 +63,7 @@ def read_into(path: Path, w: np.ndarray, m: np.ndarray, v: np.ndarray, files: Fi
     """
     with opened(path, files) as file:
         step, n = header(path, file, files)
-        check_arrays(path, step, w, m, v, n)
+        check_fit(path, step, (w, m, v), n)
         for _ in pieces_into(path, file, (w, m, v), files):
             pass
         expect_end(path, file, files)
@@ -171,15 +132,15 @@ def expect_end(path: Path, file: io.FileIO, files: Files = REAL) -> None:
         raise CheckpointError(f"{path}: found bytes behind the last array, expected the end of the file", "torn")
 
 
-def check_arrays(path: Path, step: int, w: np.ndarray, m: np.ndarray, v: np.ndarray, n: int | None = None) -> int:
-    """n, when the arrays and the step fit the format (and the file's n, if given). Raises CheckpointError."""
-    size = int(w.size)
-    if n is not None and not size == m.size == v.size == n:
-        raise CheckpointError(f"{path}: found {n} parameters, expected {size}", "torn")
-    return _checked(path, step, w, m, v)
+def check_fit(path: Path, step: int, arrays: Sequence[np.ndarray], n: int) -> None:
+    """Raise CheckpointError unless the arrays are such as a file of this step and n fills."""
+    if not all(array.size == n for array in arrays):
+        raise CheckpointError(f"{path}: found {n} parameters, expected {arrays[0].size}", "torn")
+    check_arrays(path, step, *arrays)
 
 
-def _checked(path: Path, step: int, w: np.ndarray, m: np.ndarray, v: np.ndarray) -> int:
+def check_arrays(path: Path, step: int, w: np.ndarray, m: np.ndarray, v: np.ndarray) -> int:
+    """n, when the arrays and the step fit the format. Raises CheckpointError."""
     n = int(w.size)
     if not 0 <= step <= INT32_MAX:
         raise CheckpointError(f"{path}: step: found {step}, expected 0 to {INT32_MAX}")
