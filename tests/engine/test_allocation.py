@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 import pytest
 
+from andrea_lab.engine.signals import Signals
 from tests.engine.tiny import config, engine, one
 
 WARM, STEPS = 6, 20
@@ -65,6 +66,14 @@ def test_twenty_warm_steps_allocate_nothing(made):
     before = addresses(made)
     judge(watch(made))
     assert addresses(made) == before
+
+
+def test_a_run_that_can_be_stopped_and_saved_allocates_nothing_either(tmp_path):
+    """With a run directory, its lock and its buffer, signals heard and control files looked for."""
+    with Signals(tmp_path / "control") as signals:
+        made = engine(config(batch=4, microbatches=2, steps=100, grace=60.0), run_dir=tmp_path, signals=signals)
+        judge(watch(made))
+        made.close()
 
 
 def test_the_watch_sees_a_planted_temporary(made):
