@@ -23,14 +23,14 @@ def send(
     By signal: SIGUSR1 for "save", SIGTERM for "stop", SIGINT twice for "abort", to the process that holds the engine's
     lock, and only while it holds it and started when its record says. A file `control/<wish>`, read at the engine's
     next poll point, is written instead when asked for, where SIGUSR1 does not exist, when the engine is on another
-    machine, and when its process has no handler for the signal, which would end it. Raises RunError when no engine is
+    machine, and when its process has no handlers, so that a signal would end it. Raises RunError when no engine is
     at work, or it belongs to another user; OSError.
     """
     if wish not in SIGNALS:
         raise RunError(f"wish: found {wish!r}, expected one of {', '.join(SIGNALS)}")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
     at_work = _engine(run)
-    if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid, wish):
+    if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid):
         return _write(run, wish, at_work, files)
     for number, name in enumerate(SIGNALS[wish]):
         if number:
@@ -69,12 +69,15 @@ def _signal(run: RunDirectory, at_work: Holder, name: str) -> None:
         raise RunError(f"{run.path}: found {at_work} of another user, expected your own: ask by control file") from None
 
 
-def _listens(pid: int, wish: str) -> bool:
-    """Whether the process catches the wish's signal, as far as the system says; where it does not, it is believed."""
+def _listens(pid: int) -> bool:
+    """Whether the process catches all the signals, as far as the system says; where it does not, it is believed.
+
+    One that catches SIGINT alone is any Python: an engine in a thread, which hears control files only.
+    """
     try:
         with REAL.open(Path(f"/proc/{pid}/status")) as file:
             status = file.readall().decode()
     except OSError:
         return True
-    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")), None)
-    return caught is None or bool(caught >> (getattr(signal, SIGNALS[wish][0]) - 1) & 1)
+    caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")), -1)
+    return all(caught >> (getattr(signal, name) - 1) & 1 for names in SIGNALS.values() for name in names)

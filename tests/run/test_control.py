@@ -98,7 +98,7 @@ def test_a_killed_engine_is_not_at_work(run, engine):
         send(run, "stop")
 
 
-def test_another_process_of_the_recorded_number_is_not_signalled(run, engine):
+def test_another_process_of_the_recorded_number_is_not_signalled(run, engine, monkeypatch):
     """The lock is held; its record names a process of ours that started at another time than it says."""
     process = engine(*ALL)
     at_work = holder(run.path, "engine")
@@ -109,6 +109,10 @@ def test_another_process_of_the_recorded_number_is_not_signalled(run, engine):
             lock_path(run.path, "engine").write_text(json.dumps(asdict(false)))
             with pytest.raises(RunError, match="found no engine at work"):
                 send(run, "stop")
+        monkeypatch.setattr(control, "holder", lambda *_: false)  # it got the number just after we looked
+        monkeypatch.setattr(control, "_listens", lambda pid: True)
+        with pytest.raises(RunError, match="has just ended, expected it at work"):
+            send(run, "stop")
         bystander.communicate(b"\n", WAIT)
         assert bystander.returncode == 0
     finally:
@@ -146,17 +150,17 @@ def test_a_system_without_the_signal_gets_a_file(run, engine, monkeypatch, wish)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="the system does not say who hears a signal")
-@pytest.mark.parametrize("wish, deaf", [("save", "SIGUSR1"), ("stop", "SIGTERM")])
+@pytest.mark.parametrize("wish, deaf", [("save", "SIGUSR1"), ("stop", "SIGTERM"), ("abort", "SIGTERM")])
 def test_a_process_that_would_die_of_the_signal_gets_a_file(run, engine, wish, deaf):
     process = engine(*(name for name in ALL if name != deaf))
     assert send(run, wish).startswith("wrote ") and (run.control / wish).is_file()
     assert process.poll() is None
 
 
-def test_an_engine_elsewhere_gets_a_file(run, monkeypatch):
-    with RunLock(run.path, "engine"):
-        monkeypatch.setattr("andrea_lab.checkpoint.lock.socket.gethostname", lambda: "elsewhere.invalid")
-        assert send(run, "stop").startswith(f"wrote {run.control / 'stop'} for engine {os.getpid()} on ")
+def test_an_engine_elsewhere_gets_a_file(run, engine, monkeypatch):
+    process = engine(*ALL)
+    monkeypatch.setattr("andrea_lab.checkpoint.lock.socket.gethostname", lambda: "elsewhere.invalid")
+    assert send(run, "stop").startswith(f"wrote {run.control / 'stop'} for engine {process.pid} on ")
 
 
 def test_an_engine_of_another_user_is_reported(run, engine, monkeypatch):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andrea_lab.run import samples
+from andrea_lab.run import lines, samples
 from andrea_lab.run.directory import RunDirectory, RunError
 
 
@@ -36,6 +36,17 @@ def test_a_repeated_sample_adds_nothing_and_another_text_does(run):
     assert not samples.append(run, sample(200, "another", segment=3))
     assert [(s["step"], s["text"]) for s in samples.read(run)][3:] == [(200, "another")]
     assert samples.append(run, sample(150)) and samples.append(run, sample(400))
+
+
+def test_the_log_is_searched_from_its_end_and_no_further_than_needed(run, monkeypatch):
+    samples.append(run, sample(100))
+
+    def backwards(path):
+        yield from lines.backwards(path)
+        pytest.fail("read on behind an earlier step")
+
+    monkeypatch.setattr(samples, "backwards", backwards)
+    assert samples.append(run, sample(200)) and not samples.append(run, sample(200))
 
 
 def test_torn_lines_are_passed_over_and_kept(run):
