@@ -7,6 +7,7 @@ import signal
 import psutil
 import pytest
 
+from andrea_lab.engine.batches import Batches
 from andrea_lab.engine.engine import Engine
 from andrea_lab.engine.errors import EngineError
 from andrea_lab.proxy.loop import resume, train
@@ -141,13 +142,35 @@ def test_rates_sources_and_draws_after_a_resume_are_those_of_a_straight_run(tmp_
     assert len(set(draws)) == 40, "no draw twice"
 
 
+def test_windows_of_text_over_three_epochs_are_those_of_a_straight_run(tmp_path, monkeypatch):
+    cfg = small(tmp_path, steps=80, save_every=10, batch=12)
+    for name in ("cat", "dog"):
+        path = tmp_path / f"{name}.txt"
+        path.write_text(path.read_text()[:1500])
+    fill, seen = Batches.fill, {}
+
+    def recording(self, source, seed, draw, tokens, targets):
+        fill(self, source, seed, draw, tokens, targets)
+        seen.setdefault(source, {}).setdefault(draw, set()).add((tokens.tobytes(), targets.tobytes()))
+
+    monkeypatch.setattr(Batches, "fill", recording)
+    expected = straight(tmp_path, cfg)
+    wanted = {source: dict(draws) for source, draws in seen.items()}
+    assert all(len(draws) * 12 * 16 > 3 * 1500 for draws in wanted.values()), "three epochs"
+    assert all(len(batches) == 1 for draws in wanted.values() for batches in draws.values()), "each draw is one batch"
+    seen.clear()
+    with pytest.raises(Killed):
+        train(cfg, tmp_path / "r", on_entry=die_at(44), **QUIET)
+    resume(tmp_path / "r", **QUIET)
+    assert seen == wanted and outcome(tmp_path / "r", 80) == expected
+
+
 def test_a_save_on_demand_changes_no_bit(tmp_path):
     cfg = small(tmp_path, steps=12, save_every=5)
     expected = straight(tmp_path, cfg)
 
     def ask(entry):
-        if entry["step"] in (3, 5, 7):
-            os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(500 if entry["step"] in (3, 5, 7) else 0):
             os.kill(os.getpid(), signal.SIGUSR1)
 
     train(cfg, tmp_path / "r", on_entry=ask, **QUIET)
@@ -172,6 +195,7 @@ def test_a_process_killed_by_the_system_goes_on_as_if_nothing_had_been(tmp_path,
 
 
 @FULL
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("how", ["exception", "sigterm"])
 def test_every_step_from_95_to_205(tmp_path, how):
     cfg = small(tmp_path, steps=300, save_every=100)
