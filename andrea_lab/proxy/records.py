@@ -61,10 +61,12 @@ class Records:
             self._write(self.run.state, write_state, self.run, facts)
 
     def sample(self, step: int, tokens: int) -> None:
-        """Let the model write `tokens` tokens, drawn by the step's number, and log them."""
+        """Let the model write `tokens` tokens, drawn by the step's number, and log them; not what a stop cut short."""
         asked = {"prompt": "", "tokens": tokens, "temperature": TEMPERATURE, "seed": step}
-        text = self.engine.sample(asked)["text"]
-        found = {"step": step, "segment": self.segment} | asked | {"text": text}
+        written = self.engine.sample(asked)
+        if written["tokens"] < tokens:
+            return  # a resume from this step begins with the whole sample
+        found = {"step": step, "segment": self.segment} | asked | {"text": written["text"]}
         self._write(self.run.samples, samples.append, self.run, found)
 
     def _write(self, path: Path, write: Callable[..., Any], *what: Any) -> None:
