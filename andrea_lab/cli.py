@@ -1,7 +1,8 @@
 """The command line: `andrea train | resume | signal | sample | verify | memory | doctor | ...`.
 
 Exit codes: 0 done, or stopped cleanly with what there was saved; 1 broke down; 2 a mistake of the user's; 75 the disk
-failed, and a later try may do; 130 aborted. Whatever went wrong is one line on stderr. Nothing imports this module.
+failed or the engine's process was killed, and a later try may do; 130 aborted. Whatever went wrong is one line on
+stderr. Nothing imports this module.
 """
 
 import errno
@@ -30,7 +31,7 @@ from andrea_lab.commands import (
     verify,
 )
 
-BROKE_DOWN, MISTAKE, SAVE_FAILED, ABORTED = 1, 2, 75, 130
+BROKE_DOWN, MISTAKE, TRY_AGAIN, ABORTED = 1, 2, 75, 130
 DISK = {getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO", "EROFS")} - {None}
 
 
@@ -109,12 +110,13 @@ def _interrupted(error: KeyboardInterrupt) -> int:
 def _failed(error: Exception) -> int:
     """Tell an error in one line and return the exit code of its kind."""
     if type(error).__name__ == "SaveError" or (isinstance(error, OSError) and error.errno in DISK):
-        return _fail(_os_error(error), SAVE_FAILED)
+        return _fail(_os_error(error), TRY_AGAIN)
     text = _user_mistake(error)
     if text is not None:
         return _fail(text, MISTAKE)
-    if type(error).__name__ in ("TrainingStopped", "EngineDied"):
-        return _fail(str(error), SAVE_FAILED if getattr(error, "code", None) == SAVE_FAILED else BROKE_DOWN)
+    ends = {"TrainingStopped": BROKE_DOWN, "EngineDied": TRY_AGAIN}
+    if type(error).__name__ in ends:
+        return _fail(str(error), ends[type(error).__name__])
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}, {last.name}"
     return _fail(f"a fault of the program's own: {type(error).__name__}: {error} ({where})", BROKE_DOWN)

@@ -157,7 +157,7 @@ def test_an_engine_that_is_killed_is_one_line_and_resume_goes_on(given):
     assert record["pid"] != process.pid
     os.kill(record["pid"], signal.SIGKILL)
     code, out, err = ended(process)
-    assert (code, out) == (1, "") and "found its process ended by signal 9" in err and "Traceback" not in err
+    assert (code, out) == (75, "") and "found its process ended by signal 9" in err and "Traceback" not in err
     last = steps_logged(given / "r")[-1]
     code, out, err = ended(andrea("resume", "r", "--steps", last + 3, "--json"))
     assert code == 0 and json.loads(out)["audit"]["different"] == 0
