@@ -209,6 +209,16 @@ def replace_with(
     files.sync_folder(path.parent)
 
 
+def make_folders(path: Path, files: Files = REAL) -> None:
+    """Make a folder and what is missing above it; one that is there already is left as it is."""
+    for folder in reversed([folder for folder in (path, *path.parents) if not folder.is_dir()]):
+        try:
+            files.make_folder(folder)
+        except FileExistsError:
+            if not folder.is_dir():  # else somebody was faster
+                raise
+
+
 def sweep(folder: Path, files: Files = REAL) -> list[str]:
     """Remove the temporary neighbours that nobody is at work on; returns their names.
 

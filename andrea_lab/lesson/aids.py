@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from andrea_lab.checkpoint.files import REAL, write_all
 from andrea_lab.lesson import origin
 from andrea_lab.lesson.exercises import find
 from andrea_lab.lesson.judge import Result, check, task_of
@@ -76,12 +77,16 @@ def start(name: str, folder: str | Path = ".") -> Path:
     """Write the skeleton into a file of its own, and return its path. A file that is there already stays as it is."""
     exercise = find(name)
     path = Path(folder) / f"{name}.py"
-    text = f"{origin.preamble(exercise.solution)}\n\n{exercise.skeleton}\n"
+    text = f"{origin.preamble(exercise.solution)}\n\n{exercise.skeleton}\n".encode()
     try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
+        fd = REAL.create(path)
     except FileExistsError:
         print(f"{path.name} is there already and stays as it is")
+        return path
+    try:
+        write_all(REAL, fd, memoryview(text))
+    finally:
+        REAL.close(fd)
     return path
 
 

@@ -6,9 +6,8 @@ A file of its own for each exercise, so that two notebooks open at once cannot t
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 
+from andrea_lab.checkpoint.files import make_folders, replace_with
 from andrea_lab.lesson.exercises import CATALOGUE
 from andrea_lab.paths import progress_dir
 
@@ -31,11 +30,9 @@ def note(name: str, passed: bool, reason: str) -> None:
     entry = {"exercise": name, "passed": passed, "reason": reason}
     folder = progress_dir()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-        os.replace(temporary, folder / f"{name}.json")
+        make_folders(folder)
+        text = json.dumps(entry).encode() + b"\n"
+        replace_with(folder / f"{name}.json", lambda write: write(memoryview(text)), size=len(text))
     except OSError as error:
         print(f"progress: cannot be kept in {folder.name}: {error.strerror}; set ANDREA_PROGRESS")
 

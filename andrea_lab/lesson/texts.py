@@ -3,6 +3,7 @@
 import textwrap
 from pathlib import Path
 
+from andrea_lab.checkpoint.files import REAL, make_folders
 from andrea_lab.paths import runs_dir
 
 
@@ -12,10 +13,11 @@ def fresh_run(name: str) -> Path:
     Run a notebook twice and there are two runs; the log and whatever else is named after the run keep their names.
     """
     number = 1
+    make_folders(runs_dir())
     while True:
         parent = runs_dir() / f"lesson-{number:03d}"
         try:
-            parent.mkdir(parents=True)
+            REAL.make_folder(parent)
         except FileExistsError:
             number += 1
         else:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from andrea_lab.checkpoint.files import replace_with
 from andrea_lab.view.lossview import LossView
 
 
@@ -14,5 +15,6 @@ def save_curve(run_dir, path) -> Path:
     if not view.log.exists():
         raise FileNotFoundError(f"loss log: found no {view.log.name} in {view.run_dir}, expected a run directory")
     path = Path(path)
-    path.write_bytes(view.snapshot())
+    picture = view.snapshot()
+    replace_with(path, lambda write: write(memoryview(picture)), size=len(picture))
     return path
