@@ -224,6 +224,30 @@ def test_the_process_may_die_at_any_operation_and_the_fork_is_whole_or_absent(tm
     assert seen == {True, False}
 
 
+def test_everything_is_on_the_disk_before_the_fork_has_its_name(tmp_path, parent):
+    class Recording(Watched):
+        def act(self, number, name, do, *args):
+            done = do(*args)
+            if number is not None:
+                acts.append((name, *(done if name == "create" else arg for arg in args[:1]), *args[1:]))
+            return done
+
+    acts, into = [], tmp_path / "new" / "hot"
+    fork(parent.path, 20, into, changed(parent), files=Recording(CHANGES))
+    assert acts[-1] == ("sync_folder", into.parent) and acts[-2][0] == "rename" and acts[-2][2] == into
+    stage = acts[-2][1]
+    assert acts[-3] == ("sync_folder", stage)
+    assert ("make_folder", into.parent) in acts and ("sync_folder", into.parent.parent) in acts
+    written = 0
+    for number, (name, *args) in enumerate(acts):
+        if name == "create":  # its bytes are synced after the last write, then it is closed and renamed
+            mine = [act for act in acts[number + 1 :] if act[1] == args[0] or act[0] == "rename"]
+            until = next(i for i, act in enumerate(mine) if act[0] == "rename")
+            assert [act[0] for act in mine[: until + 1]][-3:] == ["sync", "close", "rename"]
+            written += 1
+    assert written == 6  # the pin, the weights, their sum, the log, the origin, the configuration
+
+
 def test_what_another_dead_process_left_is_swept_and_what_a_live_one_makes_is_not(tmp_path, parent):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
