@@ -295,10 +295,6 @@ class Engine:
         if not self._whole:
             raise EngineError(f"weights: found an update or a load broken off after step {self.done}, expected a load")
 
-    def _stop_since(self) -> float | None:
-        """When a stop was asked for, by time.monotonic; None: it was not."""
-        return self._stop_seen if self.signals is None else self.signals.stop_since
-
     def _too_late(self, rows: int) -> bool:
         """A poll point in a step, `rows` rows of it done: whether a stop came and the step has to be dropped for it."""
         if "stop" not in self.poll():
@@ -306,9 +302,9 @@ class Engine:
             return False
         if self._stop_seen is None:
             self._stop_seen = monotonic()
-        saves = () if self.store is None else self.store.seconds
-        elapsed = perf_counter() - self._started
-        return self.grace.over(self._stop_since(), elapsed, rows / len(self._tokens), saves)
+        since = self._stop_seen if self.signals is None else self.signals.stop_since
+        saves = () if self.store is None else (self.store.seconds, self.store.pending)
+        return self.grace.over(since, perf_counter() - self._started, rows / len(self._tokens), *saves)
 
     def _accumulate(self) -> float | None:
         """Run all microbatches; gradients add up on the device. The sum of the losses, None for a step to drop."""

@@ -24,11 +24,14 @@ class Grace:
         self._steps[self._count % LAST] = seconds
         self._count += 1
 
-    def over(self, since: float, elapsed: float, share: float, saves: Sequence[float]) -> bool:
+    def over(
+        self, since: float, elapsed: float, share: float, saves: Sequence[float] = (), pending: bool = False
+    ) -> bool:
         """Whether to drop the step: the rest of it and a save would end later than `seconds` after the stop.
 
         since: when the stop came, of time.monotonic. elapsed: seconds the step has taken; share: how much of it that
-        was, 0 to 1, which tells its length before any step was measured. saves: seconds that saves took.
+        was, 0 to 1, which tells its length before any step was measured. saves: seconds that saves took; pending: one
+        is under way, which has to end before the next begins.
         """
         if self.seconds is None:
             return False
@@ -39,7 +42,8 @@ class Grace:
         else:
             return True  # nothing is known and nothing is lost
         save = p95(saves) if saves else self._nbytes / SLOW_DISK
-        return monotonic() - since + max(0.0, step - elapsed) + save > self.seconds
+        left = max(0.0, step - elapsed) + (2 * save if pending else save)
+        return monotonic() - since + left > self.seconds
 
 
 def p95(values: Sequence[float]) -> float:

@@ -147,6 +147,11 @@ class Store:
         """How long each save took."""
         return [] if self._saver is None else self._saver.seconds
 
+    @property
+    def pending(self) -> bool:
+        """Whether a save is under way in the background."""
+        return self._saver is not None and self._saver.pending
+
     def forget(self) -> None:
         """The arrays hold other values now: nothing of them is saved."""
         self._last = None

@@ -91,6 +91,8 @@ def test_what_is_left_is_weighed_against_the_grace(now):
         grace.note(10.0)
     assert grace.over(1000.0, 4.0, 0.1, [3.5]) is False  # 6 s and 3.5 s
     assert grace.over(979.0, 4.0, 0.1, [3.5]) is True
+    assert grace.over(981.0, 4.0, 0.1, [3.5]) is False
+    assert grace.over(981.0, 4.0, 0.1, [3.5], True) is True, "the save under way has to end first"
     assert grace.over(980.0, 4.0, 0.1, [3.5, 25.0]) is True, "the slow save counts"
     assert grace.over(975.0, 400.0, 0.9, [3.5]) is False, "a step that is late is about to end"
 
