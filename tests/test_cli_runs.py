@@ -150,6 +150,19 @@ def test_a_file_that_may_not_grow_is_exit_75_with_the_log_whole(given):
     assert not list((given / "r").glob(".*.tmp"))
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_is_gone_does_not_end_the_run(given, stream):
+    call = ["resume", "r", "--json"] if stream == "stderr" else ["train", "tiny.json", "--run", "r"]
+    if stream == "stderr":
+        assert ended(andrea("train", "tiny.json", "--run", "r", "--until", 3))[0] == 0
+    read, write = os.pipe()
+    os.close(read)
+    process = andrea(*call, **{stream: write})
+    os.close(write)
+    process.communicate(timeout=PATIENCE)
+    assert steps_logged(given / "r") == list(range(1, 13)) and (given / "r" / "step_000012.bin").is_file()
+
+
 def test_an_engine_that_is_killed_is_one_line_and_resume_goes_on(given):
     process = andrea("train", "long.json", "--run", "r", "--json", "--process")
     wait_for_steps(given / "r", 60, process)

@@ -1,7 +1,8 @@
 """What `andrea train` and `andrea resume` show: progress while they run, the result when they end."""
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +71,23 @@ def _plain(last: int, title: str) -> dict[str, Callable]:
 
     def on_entry(entry: dict) -> None:
         if not seen:
-            print(title)
+            _say(title)
         line = meter.add(entry)
         if entry["step"] % every == 0 or entry["step"] == last or not seen:
-            print(line, flush=True)
+            _say(line)
         seen[:] = [entry["step"]]
 
-    return {"on_entry": on_entry, "on_note": lambda line: print(printable(line), flush=True)}
+    return {"on_entry": on_entry, "on_note": _say}
 
 
 def _warn(line: str) -> None:
-    import sys
+    _say(f"andrea: {line}", sys.stderr)
 
-    print(f"andrea: {printable(line)}", file=sys.stderr, flush=True)
+
+def _say(line: str, stream: Any = None) -> None:
+    """Print a line at once. A reader that is gone, as behind a pipe, must not end a run of days."""
+    with suppress(OSError):
+        print(printable(line), file=stream or sys.stdout, flush=True)
 
 
 def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:
