@@ -111,15 +111,20 @@ def last_entry(path: Path) -> dict[str, Any] | None:
 
 
 def entries_after(path: Path, step: int) -> dict[int, dict[str, Any]]:
-    """What was logged since the log last stood at `step` or before: {step: its last entry}, steps rising.
+    """What the log says came after `step`: {step: entry}, steps rising.
 
-    Read from the end of the file, and only as far back as an entry of `step` or an earlier one. Raises LogError.
+    A repetition adds a line only where it differs, and from there on it is another run: a line makes void what was
+    logged of later steps before it. Read from the end of the file, and only as far back as a line of `step` or an
+    earlier one. Raises LogError.
     """
     found: dict[int, dict[str, Any]] = {}
+    lowest = math.inf
     for entry in _entries_backwards(path):
         if entry["step"] <= step:
             break
-        found.setdefault(entry["step"], entry)
+        if entry["step"] < lowest:
+            lowest = entry["step"]
+            found[lowest] = entry
     return dict(sorted(found.items()))
 
 

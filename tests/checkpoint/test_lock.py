@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -149,8 +149,8 @@ GRANDCHILD = """
     else:
         command = [sys.executable, "-c", f"import os, time; os.write({write}, b'x'); time.sleep(600)"]
         number = subprocess.Popen(command, close_fds=False).pid
-    os.read(read, 1)
-    print(number, flush=True)
+    os.close(write)
+    print(number if os.read(read, 1) else "died", flush=True)
     sys.stdin.read()
 """
 
@@ -216,6 +216,39 @@ def test_a_holder_on_another_machine_is_believed_while_the_lock_is_held(tmp_path
 def test_numbers_that_are_no_process(tmp_path):
     assert [process_start(number) for number in (-1, 2**31 - 1, 2**80)] == [None] * 3
     assert not record(tmp_path, pid=2**80).alive
+
+
+def test_a_clock_that_is_set_moves_no_start(monkeypatch):
+    import psutil
+
+    before, boot = process_start(os.getpid()), psutil.boot_time()
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: boot + 3600)
+    assert process_start(os.getpid()) == before
+
+
+def test_of_many_that_start_at_once_one_is_let_in(tmp_path):
+    code = """
+        import sys
+        from andrea_lab.checkpoint.lock import LockError, RunLock
+        lock = RunLock(sys.argv[1], "engine")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            lock.acquire()
+            print("held", flush=True)
+        except LockError as error:
+            print(error, flush=True)
+        sys.stdin.read()
+    """
+    with ExitStack() as stack:
+        processes = [stack.enter_context(child(code, tmp_path)) for _ in range(4)]
+        for process in processes:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        said = [process.stdout.readline().strip() for process in processes]
+        winner = processes[said.index("held")].pid
+        said.remove("held")
+        assert len(said) == 3 and all(f"found engine {winner} (since" in line for line in said)
 
 
 def test_one_waits_for_a_holder_that_ends(tmp_path):

@@ -166,13 +166,14 @@ torn = st.sampled_from([b"", b"\n", b'{"step": 3, "lo\n', b"\0\0\0\n", b"\r\n", 
 
 @given(runs, st.lists(torn, max_size=8), st.integers(-1, 15), st.integers(1, 200))
 def test_the_end_of_a_log_with_rewinds_reads_as_a_plain_reading_does(tmp_path_factory, runs, torn, step, block):
-    """Each run goes on from some step, so the log jumps back and forth; what a jump back to `step` leaves is void."""
+    """Each run goes on from some step, so the log jumps; a line makes void what was logged of later steps before it."""
     path = tmp_path_factory.getbasetemp() / "rewinds"
     rows, found, last = [], {}, None
     for segment, (first, count) in enumerate(runs, 1):
         for number in range(first, first + count):
             last = {"step": number, "segment": segment, "loss": number / 4}
-            found = {} if number <= step else found | {number: last}
+            found = {key: entry for key, entry in found.items() if key < number}
+            found |= {number: last} if number > step else {}
             rows.append(last)
         rows += torn[segment - 1 : segment]
     write_lines(path, *rows)
@@ -180,6 +181,20 @@ def test_the_end_of_a_log_with_rewinds_reads_as_a_plain_reading_does(tmp_path_fa
         patch.setattr("andrea_lab.run.lines.BLOCK", block)
         assert entries_after(path, step) == found and list(entries_after(path, step)) == sorted(found)
         assert last_entry(path) == last
+
+
+def test_a_second_replay_is_compared_with_the_first_and_not_with_what_it_left_behind(tmp_path):
+    """Steps 1 to 6 on one machine; two resumes after step 2 on another, whose step 4 is the first to differ."""
+    path = tmp_path / "run.loss.json"
+    first = [{"step": step, "segment": 1, "loss": step / 2} for step in range(1, 7)]
+    other = [{"step": step, "segment": 2, "loss": step / 4} for step in (4, 5)]
+    write_lines(path, *first)
+    audit = Audit(entries_after(path, 2))
+    answers = [audit.see(entry) for entry in (first[2], *other)]
+    assert answers == ["equal", "different", "different"]
+    write_lines(path, *first, *other)
+    audit = Audit(entries_after(path, 2))
+    assert [audit.see(entry) for entry in (first[2], *other, {"step": 6, "loss": 1.5})] == ["equal"] * 3 + ["new"]
 
 
 numbers = st.integers(-(2**40), 2**40)
