@@ -49,6 +49,7 @@ from __future__ import annotations
 
 from andrea_lab.lesson.exercises import (
     attention_window,
+    k_adamw,
     k_layernorm_bwd,
     k_layernorm_fwd,
     k_softmax_bwd,
@@ -57,7 +58,7 @@ from andrea_lab.lesson.exercises import (
 )
 from andrea_lab.lesson.parts import Exercise
 
-MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd, k_softmax_fwd, attention_window, k_softmax_bwd)
+MODULES = (k_layernorm_fwd, k_layernorm_bwd, rms_norm_bwd, k_softmax_fwd, attention_window, k_softmax_bwd, k_adamw)
 
 
 class UnknownExerciseError(KeyError):
