@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+import signal
 
 import pytest
 
@@ -146,11 +147,11 @@ def test_every_change_may_fail(situation, persistent, error):
 def test_every_look_may_fail(situation, error):
     kind, origin, again = situation
     for number in range(1, len(operations(origin, 1, LOOKS)) + 1):
-        folder = again()
+        folder, files = again(), Faulty(number, error, only=LOOKS)
         try:
-            put(folder, STEP, 1, segment=2, files=Faulty(number, error, only=LOOKS))
+            put(folder, STEP, 1, segment=2, files=files)
             check_survivor(folder, kind, old=False)
-            assert kind is not fresh
+            assert kind is not fresh or not files.failed  # the pieces that are read back are not always as many
         except SaveError as caught:
             assert "planted" in str(caught) and not caught.committed
             check_survivor(folder, kind, new=False)
@@ -197,6 +198,20 @@ def test_short_writes_are_written_on(quick_path, short):
     put(quick_path, STEP, 2)
     put(quick_path, STEP, 1, files=Faulty(short=short))
     assert newest_good(quick_path)[1] == bits(arrays(1)) and examine(quick_path / BIN).verdict == "committed"
+
+
+def test_a_storm_of_signals_changes_nothing(tmp_path):
+    n, heard = 300_000, []
+    handler = signal.signal(signal.SIGALRM, lambda *_: heard.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    try:
+        for seed in range(5):
+            put(tmp_path, STEP, seed, n)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, handler)
+    assert len(heard) > 10 and newest_good(tmp_path, n)[1] == bits(arrays(4, n))
+    assert examine(tmp_path / BIN).verdict == "committed" and temps(tmp_path) == []
 
 
 def test_a_sync_that_failed_is_not_tried_again(quick_path):

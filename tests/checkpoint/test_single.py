@@ -52,12 +52,20 @@ def test_published_size_of_12m():
     assert single.nbytes(np.int32(200_000_000)) == 2_400_000_008
 
 
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [("step_000042.bin", 42), ("step_1000000.bin", 10**6), ("step_0000042.bin", 42), ("step_42.bin", None)],
-)
-def test_names_say_steps(name, step):
-    assert single.step_of(name) == step
+def test_a_file_beyond_two_gibibytes_is_judged_by_its_true_size(tmp_path):
+    path, n = tmp_path / "step_000003.bin", 200_000_000
+    path.write_bytes(struct.pack("<ii", 3, n))
+    with open(path, "r+b") as file:  # a hole, which takes no room
+        file.truncate(8 + 12 * n)
+        assert single.read_header(path) == (3, n)
+        file.truncate((8 + 12 * n) // 2)
+    with pytest.raises(CheckpointError, match="found 1200000004 bytes, expected 2400000008"):
+        single.read_header(path)
+
+
+def test_names_say_steps():
+    names = ("step_000042.bin", "step_1000000.bin", "step_0000042.bin", "step_42.bin")
+    assert [single.step_of(name) for name in names] == [42, 10**6, 42, None]
 
 
 def test_reading_into_arrays_that_do_not_fit_leaves_them(tmp_path):
