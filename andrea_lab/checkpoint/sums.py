@@ -7,6 +7,7 @@ of the file that is about to be replaced: while it is there, the weight file may
 
 import errno
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -170,7 +171,7 @@ def read_sum_file(path: Path, files: Files = REAL) -> Sum | None:
     """The sum in a sidecar of any name, None when it is not there. Raises SumError naming the file."""
     try:
         with files.open(path) as file:
-            data = bytearray(MOST_BYTES + 1)
+            data = bytearray(min(os.fstat(file.fileno()).st_size, MOST_BYTES) + 1)
             text = bytes(data[: read_all(files, file, memoryview(data))])
         return from_json(text)
     except FileNotFoundError:

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from andrea_lab.checkpoint.files import REAL, Files, commit, discard, read_all, replace_with, stage, sweep, write_all
+from andrea_lab.checkpoint.files import (
+    REAL,
+    Files,
+    commit,
+    discard,
+    make_folders,
+    read_all,
+    replace_with,
+    stage,
+    sweep,
+    write_all,
+)
 from tests.checkpoint.faults import Crash, Crashing, Faulty, Watched
 from tests.checkpoint.material import names, temps
 
@@ -217,3 +228,22 @@ def test_folders_and_room(tmp_path):
     REAL.sync_folder(tmp_path)
     REAL.remove_folder(tmp_path / "a")
     assert names(tmp_path) == [] and REAL.free(tmp_path) > 0
+
+
+def test_folders_are_made_with_those_above_them(tmp_path):
+    files = Watched({"make_folder"})
+    for made in (3, 3):
+        make_folders(tmp_path / "a" / "b" / "c", files)
+        assert len(files.ops) == made and (tmp_path / "a" / "b" / "c").is_dir()
+    (tmp_path / "a" / "file").touch()
+    with pytest.raises(FileExistsError):
+        make_folders(tmp_path / "a" / "file")
+
+
+def test_a_file_is_cut(tmp_path):
+    fd = REAL.append(tmp_path / "a")
+    write_all(REAL, fd, memoryview(NEW))
+    REAL.truncate(fd, 3)
+    write_all(REAL, fd, memoryview(b"er"))
+    REAL.close(fd)
+    assert (tmp_path / "a").read_bytes() == b"theer"
