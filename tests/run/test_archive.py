@@ -2,6 +2,7 @@
 
 import pytest
 
+from andrea_lab.checkpoint.files import Files
 from andrea_lab.run import archive as module
 from andrea_lab.run.archive import archive
 from andrea_lab.run.directory import RunDirectory, RunError
@@ -25,6 +26,21 @@ def test_samples_and_state_move_and_nothing_else_does(run):
     assert [path.read_text() for path in moved] == ["r.samples.json", "r.state.json"]
     assert names(run.path) == ["archive", "config.json", "r.loss.json", "r.segments.json"]
     assert run.log.read_text() == "r.loss.json"
+
+
+def test_a_move_is_on_the_disk_in_both_folders(run):
+    class Noting(Files):
+        def rename(self, old, new):
+            super().rename(old, new)
+            acts.append(new.name)
+
+        def sync_folder(self, path):
+            super().sync_folder(path)
+            acts.append(path)
+
+    acts = []
+    archive(run, "one", Noting())
+    assert acts == ["r.samples.one.json", "r.state.one.json", run.archive, run.path]
 
 
 def test_the_loss_log_cannot_be_named():

@@ -60,6 +60,23 @@ def test_what_a_killed_start_leaves_is_no_run(tmp_path):
         other.rmdir()
 
 
+class Synced(Files):
+    """Notes which folders' names were pushed to the disk."""
+
+    def __init__(self):
+        self.folders = []
+
+    def sync_folder(self, path):
+        super().sync_folder(path)
+        self.folders.append(path)
+
+
+def test_what_was_made_is_on_the_disk_with_its_name(tmp_path):
+    files = Synced()
+    run = RunDirectory.create(tmp_path / "runs" / "r", "{}", files)
+    assert files.folders == [tmp_path, tmp_path / "runs", run.path]
+
+
 class Raced(Files):
     """Another process makes the same folder just before we do."""
 
