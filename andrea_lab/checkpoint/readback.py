@@ -2,13 +2,40 @@
 
 import errno
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Condition, Thread
+from typing import Any
 
 from andrea_lab.checkpoint.files import Files, read_all
 from andrea_lab.checkpoint.single import READ
 from andrea_lab.checkpoint.sums import Part, PartSums
+
+
+class Beside:
+    """A call on a thread of its own. No pool: one starts no thread any more once the process has begun to end."""
+
+    def __init__(self, do: Callable[..., Any], *args: Any):
+        self._error: BaseException | None = None
+        self._thread = Thread(target=self._run, args=(do, args), name=do.__name__, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return once the call has ended, however."""
+        self._thread.join()
+
+    def result(self) -> Any:
+        """What the call returned, once it has; raises what it raised."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def _run(self, do: Callable[..., Any], args: tuple) -> None:
+        try:
+            self._found = do(*args)
+        except BaseException as error:  # it belongs to the thread that asks for the result
+            self._error = error
 
 
 class ReadBack:

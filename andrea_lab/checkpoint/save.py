@@ -14,7 +14,6 @@ import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ import numpy as np
 from andrea_lab.checkpoint.files import REAL, Files, Temp, commit, discard, read_all, replace_with, stage
 from andrea_lab.checkpoint.load import bad_number, known_sum
 from andrea_lab.checkpoint.numbers import first_bad
-from andrea_lab.checkpoint.readback import ReadBack
+from andrea_lab.checkpoint.readback import Beside, ReadBack
 from andrea_lab.checkpoint.single import (
     HEADER,
     PIECE,
@@ -225,13 +224,13 @@ def _staged(new: _New) -> tuple[Path, str, list[str]]:
             if found != right:
                 raise OSError(errno.EIO, f"{cut[0]}: the file gave back other bytes than were written")
 
-    with ThreadPoolExecutor(1, "meant") as pool:
-        meant = pool.submit(_meant, new)
-        try:
-            temp = stage(new.path, fill, files=new.files, size=nbytes(new.n), check=compare)
-        finally:
-            for thread in back:
-                thread.stop()
+    meant = Beside(_meant, new)
+    try:
+        temp = stage(new.path, fill, files=new.files, size=nbytes(new.n), check=compare)
+    finally:
+        meant.wait()
+        for thread in back:
+            thread.stop()
     if bad := meant.result()[1]:
         kept, _ = new.aside("nonfinite")
         commit(temp, kept, new.files)
