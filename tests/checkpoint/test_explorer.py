@@ -6,11 +6,12 @@ The package's own protocols hold that under all three models of a crash. The wel
 import numpy as np
 import pytest
 
-from andrea_lab.checkpoint.files import sweep
+from andrea_lab.checkpoint.files import replace_with, sweep
 from andrea_lab.checkpoint.rotation import make_room, pin, rotate
 from andrea_lab.checkpoint.save import save
 from andrea_lab.checkpoint.saver import Saver
-from andrea_lab.checkpoint.single import file_name, write
+from andrea_lab.checkpoint.single import file_name
+from andrea_lab.checkpoint.sums import sum_path
 from andrea_lab.checkpoint.verify import candidates, examine
 from andrea_lab.lesson.crashes import DAMAGED, KILL, MODELS, NEW, NOTHING, OLD, ORDERED, UNORDERED, Log, explore, record
 from andrea_lab.lesson.protocols import PROTOCOLS, Protocol, both_synced, crashes_of, survivor
@@ -112,8 +113,8 @@ def test_the_same_step_over_a_damaged_file_falls_back_on_the_one_before(tmp_path
 
 
 def test_the_same_step_over_a_file_without_a_sum(tmp_path):
-    write(tmp_path / file_name(200), 200, *arrays(1.0))
-    old = (tmp_path / file_name(200)).read_bytes()
+    old = saved(tmp_path, 200, 1.0)
+    sum_path(tmp_path / file_name(200)).unlink()
     assert_safe(explored(tmp_path, save_200(tmp_path), [old]))
 
 
@@ -229,6 +230,7 @@ def test_a_state_is_shown_with_what_was_done_and_what_its_files_hold():
 
 def test_the_plain_protocol_and_the_package_do_the_same_with_names(tmp_path):
     plain = crashes_of(Protocol("plain", both_synced, {})).log.ops
-    package = record(tmp_path, lambda files: write(tmp_path / file_name(200), 200, *arrays(2.0), files=files)).ops
+    path, data = tmp_path / file_name(200), memoryview(b"the whole file")
+    package = record(tmp_path, lambda files: replace_with(path, lambda write: write(data), files=files)).ops
     kinds = [[op.kind for op in ops if op.kind != "write"] for ops in (plain, package)]
     assert kinds[0] == kinds[1] == ["create", "sync", "rename", "sync folder"]
