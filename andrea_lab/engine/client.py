@@ -12,6 +12,7 @@ from typing import Any
 
 from andrea_lab.checkpoint.files import REAL, replace_with
 from andrea_lab.engine.carried import from_plain
+from andrea_lab.engine.errors import EngineError
 from andrea_lab.engine.lines import Lines, from_line, send
 from andrea_lab.engine.signals import Aborted, Signals, Stopped
 from andrea_lab.model.config import Config
@@ -104,7 +105,7 @@ class EngineProcess:
         try:
             saved = self._ask("save", request)
         except EngineDied:
-            if not self._gone or self._gone["step"] != request.get("step"):
+            if not self._gone or self._gone.get("step") != request.get("step"):
                 raise
             saved = {key: self._gone[key] for key in ("file", "sha256")}  # it did so by itself, asked to stop
         self._signals.clear("save")
@@ -164,6 +165,8 @@ class EngineProcess:
                 continue
 
     def _leave_file(self, wish: str) -> None:
+        if self.run_dir is None:
+            raise EngineError(f"signal: found no {NUMBERS[wish]} and no run directory, expected one of them")
         folder = self.run_dir / "control"
         if not folder.is_dir():
             REAL.make_folder(folder)
@@ -205,7 +208,8 @@ class EngineProcess:
             return Aborted("the engine was aborted: nothing was saved, what was saved before is untouched")
         if code == -signal.SIGTERM and self.n_params is None:
             return Stopped("the engine was stopped before the first step: nothing was written")
-        return EngineDied(code, self._words.decode(errors="replace").strip(), self._gone and self._gone["file"])
+        saved = self._gone.get("file") if self._gone else None
+        return EngineDied(code, self._words.decode(errors="replace").strip(), saved)
 
     def _line(self) -> bytes | None:
         """The next line; wishes are handed on meanwhile."""

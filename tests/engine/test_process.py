@@ -280,7 +280,7 @@ def interrupted(engine, call) -> None:
     del engine._hand_on
 
 
-def test_wishes_by_signal_and_by_control_file_reach_it_and_answers_are_not_mixed_up(start, tmp_path):
+def test_wishes_by_signal_and_by_control_file_reach_it_and_answers_are_not_mixed_up(start, tmp_path, monkeypatch):
     engine = start()
     interrupted(engine, lambda: engine.sample({"prompt": "", "tokens": 60, "temperature": 1.0, "seed": 1}))
     for _ in range(3):
@@ -288,10 +288,10 @@ def test_wishes_by_signal_and_by_control_file_reach_it_and_answers_are_not_mixed
     assert step(engine)["want"] == ["save"] == engine.poll()
     engine.save({"step": 1, "entry": None})
     assert engine.poll() == [] and step(engine)["want"] == []
-    control = tmp_path / "run" / "control"
-    control.mkdir()
-    (control / "save").touch()
-    until(lambda: not (control / "save").exists(), "it does not look for control files")
+    with monkeypatch.context() as without:
+        without.delattr(signal, "SIGUSR1")
+        engine.signal("save")
+    until(lambda: not list((tmp_path / "run" / "control").iterdir()), "it does not look for control files")
     os.kill(engine.pid, signal.SIGUSR1)
     os.kill(engine.pid, signal.SIGTERM)
     os.kill(engine.pid, signal.SIGTERM)
@@ -329,6 +329,8 @@ def test_a_save_of_its_own_that_fails_is_exit_code_75(start, tmp_path):
     with pytest.raises((SaveError, OSError)):
         engine.save({"step": 1, "entry": None})
     assert b"engine: " in engine._words
+    with pytest.raises(EngineDied, match="exit code 75"):
+        step(engine)
     engine.close()
 
 
