@@ -12,6 +12,7 @@ from andrea_lab.cli import main
 from andrea_lab.lesson import mutants as m
 from andrea_lab.lesson.mutants.equivalents import MOST
 from andrea_lab.lesson.mutants.judge import Verdict
+from tests.imports import ROOT
 
 SAMPLE = 100  # mutants of an ordinary test run
 SEED = 0
@@ -39,6 +40,16 @@ def test_equivalents_are_few_and_in_no_class_that_matters():
     assert len(m.EQUIVALENTS) <= MOST * len(everything)
     assert not [key for key in m.EQUIVALENTS if key[1] in m.NEVER]
     assert all(len(why) > 20 and why.endswith(".") for why in m.EQUIVALENTS.values())
+
+
+def test_the_table_of_the_readme_is_of_this_bank():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n`andrea mutants`\n")[1].split("\n## ")[0]
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in section.splitlines() if line[:1] == "|"]
+    told = {row[0]: [int(cell.replace(",", "")) for cell in row[1:]] for row in rows[2:]}
+    everything = m.bank()
+    made, equal = Counter(x.key[1] for x in everything), Counter(key[1] for key in m.EQUIVALENTS)
+    counts = {name: [n, n - equal[name], equal[name]] for name, n in made.items()}
+    assert told == counts | {"all": [sum(column) for column in zip(*counts.values(), strict=True)]}
 
 
 @pytest.mark.full
