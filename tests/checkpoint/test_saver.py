@@ -3,25 +3,21 @@
 import contextlib
 import errno
 import os
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from andrea_lab.checkpoint import rotation
-from andrea_lab.checkpoint.files import Files, sweep
+from andrea_lab.checkpoint.files import Files
 from andrea_lab.checkpoint.load import load
 from andrea_lab.checkpoint.rotation import pin
 from andrea_lab.checkpoint.save import SaveError
 from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import CheckpointError, file_name, step_of
 from andrea_lab.checkpoint.sums import read_sum
-from andrea_lab.checkpoint.verify import candidates, examine, scan
-from tests.checkpoint.faults import CHANGES, Crash, Crashing, Watched
+from andrea_lab.checkpoint.verify import scan
 
 N = 1000
 LONG = 60  # seconds that no wait here ever takes
@@ -382,112 +378,3 @@ def test_closing_waits_and_is_done_once(tmp_path, make):
     assert same(on_disk(tmp_path, 1)[1:], arrays(1)) and saver._copy.size == 0
     with pytest.raises(CheckpointError, match="found a closed saver, expected an open one"):
         saver.save(2, *arrays(2))
-
-
-@pytest.mark.parametrize("wait", [True, False])
-@pytest.mark.parametrize("rotate, keep", [("after", 1), ("after", 2), ("before", 1), ("before", 2)])
-def test_killed_anywhere_in_save_and_rotation_the_last_verified_loads(tmp_path, rotate, keep, wait):
-    def run(folder, files):
-        """Two saves and, on `files`, a third; then what a start after the kill does, and a fourth."""
-        folder.mkdir()
-        options = {"keep": keep, "rotate": rotate}
-        first = Saver(folder, N, **options)
-        for step in (1, 2):
-            first.save(step, *arrays(step))
-        third = Saver(folder, N, files=files, **options)
-        third.save(3, *arrays(3), wait=wait)
-        third.wait()
-
-    watched = Watched(CHANGES)
-    run(tmp_path / "whole", watched)
-    assert len(watched.ops) > 10 and steps(tmp_path / "whole") == [2, 3][-keep:]
-    for at in range(1, len(watched.ops) + 1):
-        folder = tmp_path / str(at)
-        with pytest.raises(Crash):
-            run(folder, Crashing(at, "after" if at % 2 else "before"))
-        newest = next(path for path in candidates(folder) if examine(path).verdict == "committed")
-        step = step_of(newest.name)
-        assert step in (2, 3) and same(on_disk(folder, step)[1:], arrays(step)), f"operation {at}"
-        sweep(folder)
-        again = Saver(folder, N, keep=keep, rotate=rotate)
-        for step in (3, 4):
-            again.save(step, *arrays(step))
-        assert sorted(os.listdir(folder)) == [f"{file_name(s)}{e}" for s in (3, 4)[-keep:] for e in ("", ".sum")]
-
-
-CHILD = """
-import sys, numpy as np
-from pathlib import Path
-from andrea_lab.checkpoint.saver import Saver
-n, folder = int(sys.argv[2]), Path(sys.argv[1])
-{body}
-"""
-RESIDENT = """
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-before = resident()
-saver = Saver(folder, n)
-print((resident() - before) / (12 * n))
-"""
-LEAVING = """
-import threading, time
-from andrea_lab.checkpoint.files import Files
-class Late(Files):
-    def free(self, path):  # the first thing a save does: here not before the process has begun to end
-        while threading.main_thread().is_alive():
-            time.sleep(0.001)
-        return super().free(path)
-one = np.ones(n, np.float32)
-Saver(folder, n, files=Late()).save(1, one, one, one, wait=False)
-"""
-
-SAVING = """
-saver = Saver(folder, n, keep=1)
-for step in range(int(sys.argv[3]), 10**6):
-    live = np.full(n, step, np.float32)
-    saver.save(step, live, live, live, wait=False)
-    live.fill(-1)
-    saver.wait()
-    print(step, flush=True)
-"""
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def command(body, *arguments) -> list[str]:
-    return [sys.executable, "-c", CHILD.format(body=body), *map(str, arguments)]
-
-
-def child(body, folder, n) -> str:
-    done = subprocess.run(command(body, folder, n), cwd=ROOT, capture_output=True, text=True, timeout=LONG)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout
-
-
-def test_the_memory_of_the_copy_is_there_before_the_first_save(tmp_path):
-    assert 0.98 < float(child(RESIDENT, tmp_path, 4_000_000)) < 1.1
-
-
-def test_a_process_that_ends_without_closing_still_saves(tmp_path):
-    child(LEAVING, tmp_path, 3_000_000)
-    loaded, w, *_ = on_disk(tmp_path, 1, 3_000_000)
-    assert loaded.verified and (w == 1).all()
-
-
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.full)])
-def test_killed_for_real_at_any_time_what_was_acknowledged_loads(tmp_path, kills):
-    """One checkpoint is kept; a process saves without pause and is killed, again and again, in one folder."""
-    n, step, rng = 300_000, 0, np.random.default_rng(kills)
-    for _ in range(kills):
-        with subprocess.Popen(command(SAVING, tmp_path, n, step + 1), cwd=ROOT, stdout=subprocess.PIPE) as process:
-            lines = [process.stdout.readline() for _ in range(rng.integers(1, 4))]
-            time.sleep(rng.uniform(0, 0.03))
-            process.kill()
-            lines += process.stdout.readlines()
-        acknowledged = int([line for line in lines if line.endswith(b"\n")][-1])
-        newest = next(path for path in candidates(tmp_path) if examine(path).verdict == "committed")
-        step = step_of(newest.name)
-        loaded, *found = on_disk(tmp_path, step, n)
-        assert step in (acknowledged, acknowledged + 1) and loaded.verified
-        assert all((array == step).all() for array in found)
-        sweep(tmp_path)
-        assert len(scan(tmp_path)) <= 2 and len(os.listdir(tmp_path)) <= 5
