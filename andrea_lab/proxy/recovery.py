@@ -43,7 +43,8 @@ def bring_to(chooser: Chooser, run: RunDirectory, step: int, segment: int, note:
     """Put a fresh chooser into the state it had after `step`: from the state file, and from the log what that lacks.
 
     A state of an earlier step is carried on with the log's entries. One of a later step, of another policy, or damaged
-    is built anew from the log. Arms without a source are dropped and named.
+    is built anew from the log. Only entries of the chooser's own policy count: what another one earned says nothing of
+    this one. Arms without a source are dropped and named.
     """
     state, damage = recover_state(run, segment)
     if damage:
@@ -55,7 +56,8 @@ def bring_to(chooser: Chooser, run: RunDirectory, step: int, segment: int, note:
         note(f"{run.state.name}: found the state of step {state.step}: brought to step {step} with the log")
     if chooser.step < step:
         for entry in _canonical(run, chooser.step, step):
-            chooser.learn(entry)
+            if entry.get("policy") == chooser.policy:
+                chooser.learn(entry)
 
 
 def _restore(chooser: Chooser, state: State, run: RunDirectory, note: Note) -> bool:
