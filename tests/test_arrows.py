@@ -30,7 +30,7 @@ NOTEBOOK_IMPORTS = {
     | {"andrea_lab.engine", "andrea_lab.run", "andrea_lab.commands", "andrea_lab.paths", "andrea_lab.rng"}
     | {"kernels.target", "numba", "numpy", "matplotlib", "IPython"},
     1: {"kernels", "kernels.pairs", "kernels.reference"},
-    12: {"andrea_lab.checkpoint"},
+    11: {"andrea_lab.checkpoint", "kernels.matmul"},
 }
 
 
