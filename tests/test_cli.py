@@ -63,7 +63,11 @@ def test_train_then_sample(capsys, here):
     code, out, _ = call(capsys, *ask, "--json")
     found = json.loads(out)
     assert found["step"] == 4 and printable(found["prompt"] + found["text"]) == text.removesuffix("\n")
-    assert json.loads(call(capsys, *ask, "--json", "--step", 2)[1])["step"] == 2
+    before = call(capsys, *ask, "--json", "--step", 2)[1]
+    assert json.loads(before)["step"] == 2
+    os.truncate(here / "first" / "step_000004.bin", 100)  # a damaged newest file is passed over, and told
+    code, out, err = call(capsys, *ask, "--json")
+    assert (code, out) == (0, before) and err.startswith("andrea: passed over step_000004.bin, torn: found 100 bytes")
 
 
 def test_runs_without_a_name_are_numbered(capsys, here):

@@ -16,6 +16,7 @@ from andrea_lab.checkpoint.single import HEADER, READ, CheckpointError, expect_e
 from andrea_lab.checkpoint.sums import Part, PartSums, Sum, parts_of
 
 COMMITTED, UNVERIFIED, NON_FINITE = "committed", "unverified", "non-finite"
+LOADS = (COMMITTED, UNVERIFIED)  # verdicts of files that a resume takes
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import typer
 from andrea_lab.commands.show import as_json, out, printable, sizes, table
 
 PIECE = 2**14  # numbers of each region held at once: few enough to stay in the cache
-HEALTHY = ("committed", "unverified")
 
 
 def inspect(
@@ -24,7 +23,7 @@ def inspect(
     """
     from andrea_lab.checkpoint.single import CheckpointError, read_header
     from andrea_lab.checkpoint.sums import SumError, read_sum
-    from andrea_lab.checkpoint.verify import examine
+    from andrea_lab.checkpoint.verify import LOADS, examine
 
     verdict = examine(file)
     if verdict.verdict == "torn":
@@ -39,7 +38,7 @@ def inspect(
     found |= {"verdict": verdict.verdict, "reason": verdict.reason, "sha256": verdict.sha256}
     found |= {"entry": beside and beside.entry, "note": note, "tensors": list(measure(file, step, n, cuts, train))}
     as_json(found) if json else _tell(found)
-    if verdict.verdict not in HEALTHY:
+    if verdict.verdict not in LOADS:
         raise typer.Exit(1)
 
 

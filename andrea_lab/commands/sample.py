@@ -1,7 +1,8 @@
 """`andrea sample`: text from a trained run."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +32,7 @@ def sample(
     from andrea_lab.run.directory import RunDirectory, RunError
 
     found = RunDirectory.open(run)
-    file = found.newest_weights() if step is None else found.weights(step)
+    file = _newest_good(found) if step is None else found.weights(step)
     if not file.is_file():
         raise RunError(f"{file}: found no such file, expected the weights of step {step}")
     config = load_config(found.config)
@@ -44,3 +45,17 @@ def sample(
         as_json({"run": found.name, "step": at, "prompt": prompt, "text": text, "sha256": digest})
     else:
         print(printable(prompt + text))
+
+
+def _newest_good(run: Any) -> Path:
+    """The newest weight file that loads; newer ones that do not are told on stderr. Raises RunError without one."""
+    from andrea_lab.checkpoint.verify import LOADS, candidates, examine
+
+    passed_over = []
+    for file in candidates(run.path):
+        verdict = examine(file)
+        if verdict.verdict in LOADS:
+            print("".join(passed_over), end="", file=sys.stderr)
+            return file
+        passed_over.append(f"andrea: passed over {file.name}, {verdict.verdict}: {printable(verdict.reason)}\n")
+    return run.newest_weights()  # whose loading says what is wrong with it

@@ -8,7 +8,6 @@ import typer
 
 from andrea_lab.commands.show import as_json, out, printable, sizes, table
 
-LOADS = ("committed", "unverified")
 ASIDE = {
     ".was-": "good weights that another save of this step replaced",
     ".bad-": "set aside as damaged",
@@ -27,7 +26,7 @@ def verify(
     loads.
     """
     from andrea_lab.checkpoint.rotation import pins
-    from andrea_lab.checkpoint.verify import survey
+    from andrea_lab.checkpoint.verify import LOADS, survey
     from andrea_lab.run.directory import RunError
 
     if not run.is_dir():

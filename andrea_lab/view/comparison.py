@@ -31,9 +31,9 @@ class Line:
     name: str
     steps: np.ndarray
     loss: np.ndarray
-    smoothed: np.ndarray
     forked_at: int | None
     vocab: int | None
+    smoothed: np.ndarray | None = None
 
 
 def comparison(runs: list[Path | str]) -> Picture:
@@ -41,6 +41,9 @@ def comparison(runs: list[Path | str]) -> Picture:
     if not 2 <= len(runs) <= len(COLOURS):
         raise RunError(f"comparison: found {len(runs)} runs, expected 2 to {len(COLOURS)}")
     lines = [_line(RunDirectory.open(run), name) for run, name in zip(runs, _names(runs), strict=True)]
+    span = span_of(min(len(line.loss) for line in lines))  # one for all: else the longer run looks calmer
+    for line in lines:
+        line.smoothed = np.array(smooth(line.loss, span))
     left, right = _window(lines)
     drawn, axes = figure(width=WIDTH, height=HEIGHT)
     bottom, top = _frame(lines, left, right)
@@ -83,10 +86,9 @@ def _line(run: RunDirectory, name: str) -> Line:
     values = [entry.get("loss") for entry in entries]
     loss = [value if isinstance(value, int | float) and math.isfinite(value) else math.nan for value in values]
     forked = origin(run)
-    smoothed = smooth(loss, span_of(len(loss)))
     steps = np.array([entry["step"] for entry in entries])
     at = None if forked is None else forked["step"]
-    return Line(name, steps, np.array(loss), np.array(smoothed), at, _vocab(run))
+    return Line(name, steps, np.array(loss), at, _vocab(run))
 
 
 def _vocab(run: RunDirectory) -> int | None:
