@@ -93,6 +93,7 @@ def test_memory_json(capsys, name, count):
     roles = found["bytes_by_role"]
     assert roles["weights"] == roles["gradients"] == roles["m"] == roles["v"] == 4 * count
     assert sum(roles.values()) == found["total_bytes"]
+    assert found["weight_file_bytes"] == found["save_copy_bytes"] + 8 == 8 + 12 * count
 
 
 def test_memory_prints_both_units_batch_context_precision_and_claims(capsys):

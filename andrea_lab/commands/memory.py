@@ -36,7 +36,7 @@ def memory(
         as_json(
             {"config": loaded.name, "n_params": made.n_params, "batch": made.batch, "context": made.context}
             | {"precision": precision, "total_bytes": made.total, "bytes_by_role": roles, "saved_bytes": made.saved()}
-            | {"weight_file_bytes": 8 + 12 * made.n_params, "claims": checked}
+            | {"weight_file_bytes": 8 + 12 * made.n_params, "save_copy_bytes": 12 * made.n_params, "claims": checked}
         )
         return
     title = f"{loaded.name}: {made.n_params:,} parameters, B = {made.batch}, T = {made.context}, {precision}"
@@ -48,8 +48,9 @@ def memory(
                 shown.add_row(f"  {kind}", *sizes(part), "")
     shown.add_row("total", *sizes(made.total), f"{made.total / (4 * made.n_params):.1f} times the float32 weights")
     out.print(shown)
-    file = table("\non disk", "file", ">MB", ">MiB", "what it is")
-    file.add_row("step_NNNNNN.bin", *sizes(8 + 12 * made.n_params), "8 + 12 n bytes: step, n, weights, m, v")
+    file = table("\nto save", "where", ">MB", ">MiB", "what it is")
+    file.add_row("on disk", *sizes(8 + 12 * made.n_params), "step_NNNNNN.bin, 8 + 12 n bytes: step, n, weights, m, v")
+    file.add_row("in memory", *sizes(12 * made.n_params), "the copy on the host that is written while training goes on")
     out.print(file)
     out.print("\n[bold]what is said, and what the shapes say[/bold] (12M and 120M, B = 8, T = 1024)")
     for claim in claims():
