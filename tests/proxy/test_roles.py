@@ -82,7 +82,7 @@ def test_one_file_that_was_asked_for_serves_in_all_three_roles(tmp_path):
 
 @pytest.fixture
 def pivoted(tmp_path, monkeypatch):
-    """A run that was stopped after step 12, archived, given other sources and resumed: the run, and what it had been."""
+    """A run that was stopped at step 12, archived, given other sources and resumed: the run, and what it had been."""
     monkeypatch.setattr(loop, "Uniform", Learner)
     cfg = small(tmp_path, steps=LAST, save_every=5, sample_every=4, sample_tokens=6)
     run = RunDirectory(tmp_path / "r")
