@@ -150,7 +150,7 @@ def test_a_file_that_may_not_grow_is_exit_75_with_the_log_whole(given):
     assert not list((given / "r").glob(".*.tmp"))
 
 
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+@pytest.mark.parametrize("stream", ["stdout", pytest.param("stderr", marks=pytest.mark.full)])
 def test_a_reader_that_is_gone_does_not_end_the_run(given, stream):
     call = ["resume", "r", "--json"] if stream == "stderr" else ["train", "tiny.json", "--run", "r"]
     if stream == "stderr":

@@ -45,7 +45,7 @@ def sigterm_at(step):
 
 
 MANY = [
-    pytest.param(threads, microbatches, process, marks=FULL if process and (threads, microbatches) != (2, 3) else ())
+    pytest.param(threads, microbatches, process, marks=FULL if process else ())
     for process in (False, True) for threads in (1, 2) for microbatches in (1, 3)
 ]  # fmt: skip
 
