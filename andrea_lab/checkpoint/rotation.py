@@ -75,9 +75,9 @@ def rotate(
     pinned = pins(folder)
     found = [path for path in scan(folder) if step_of(path.name) not in pinned]
     doomed = _surplus(found, keep, memo, enough) if len(found) > keep else []
-    _remove(folder, doomed, files)
+    gone = _remove(folder, doomed, files)
     _remove_lone_sums(folder, pinned, files)
-    return [path.name for path in doomed]
+    return gone
 
 
 def make_room(
@@ -94,11 +94,15 @@ def make_room(
 
 def pin(folder: Path, step: int, why: str, *, files: Files = REAL) -> None:
     """Keep a checkpoint from rotation; a second reason is added to the first. Raises CheckpointError, OSError."""
-    if step not in {step_of(path.name) for path in scan(folder)}:
+    there = next((path for path in scan(folder) if step_of(path.name) == step), None)
+    if there is None:
         raise CheckpointError(f"{folder / file_name(step)}: found no weight file, expected one to pin")
     reasons = [" ".join(text.split()) for text in (pins(folder).get(step, ""), why)]
     text = "; ".join(dict.fromkeys(filter(None, reasons))) + "\n"
-    replace_with(folder / (file_name(step) + PIN), lambda write: write(memoryview(text.encode())), files=files)
+    replace_with(_pin_path(there), lambda write: write(memoryview(text.encode())), files=files)
+    if not os.path.lexists(there):  # a rotation was faster
+        unpin(folder, step, files=files)
+        raise CheckpointError(f"{there}: found that it was just removed, expected one to pin")
 
 
 def unpin(folder: Path, step: int, *, files: Files = REAL) -> None:
@@ -114,6 +118,10 @@ def unpin(folder: Path, step: int, *, files: Files = REAL) -> None:
 def pins(folder: Path) -> dict[int, str]:
     """Step -> why, for every pin. The name alone pins: a reason that cannot be read is empty."""
     return {step: _reason(path) for step, path in _named(folder, PIN)}
+
+
+def _pin_path(path: Path) -> Path:
+    return path.with_name(path.name + PIN)
 
 
 def _named(folder: Path, ending: str) -> list[tuple[int, Path]]:
@@ -152,15 +160,21 @@ def _surplus(ascending: list[Path], keep: int, memo: Memo, enough: Callable[[], 
     return doomed
 
 
-def _remove(folder: Path, doomed: Iterable[Path], files: Files) -> None:
-    """Every `.bin`, then their absence onto the disk: no power loss leaves one whose `.sum` went after it."""
-    gone = False
+def _remove(folder: Path, doomed: Iterable[Path], files: Files) -> list[str]:
+    """Every `.bin`, then their absence onto the disk: no power loss leaves one whose `.sum` went after it.
+
+    One that was pinned while others were hashed stays. Returns the names of those removed.
+    """
+    gone = []
     for path in doomed:
+        if os.path.lexists(_pin_path(path)):
+            continue
         with contextlib.suppress(FileNotFoundError):  # someone else's hand was quicker
             files.remove(path)
-            gone = True
+            gone.append(path.name)
     if gone:
         files.sync_folder(folder)
+    return gone
 
 
 def _remove_lone_sums(folder: Path, pinned: Iterable[int], files: Files) -> None:

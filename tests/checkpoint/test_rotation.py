@@ -212,6 +212,31 @@ def test_a_pin_needs_its_checkpoint(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["step_000100.bin", "step_000100.bin.sum"]
 
 
+def test_a_pin_set_while_a_rotation_hashes_holds(tmp_path):
+    put(tmp_path, 1, 2, 3)
+
+    def enough():
+        if not pins(tmp_path):
+            pin(tmp_path, 1, "a fork is reading it")
+        return False
+
+    assert rotate(tmp_path, 1, enough=enough) == [file_name(2)]
+    assert steps(tmp_path) == [1, 3]
+
+
+def test_a_pin_that_comes_too_late_says_so_and_does_not_stay(tmp_path):
+    put(tmp_path, 1, 2)
+
+    class Rotating(Files):
+        def rename(self, old, new):
+            rotate(tmp_path, 1)
+            super().rename(old, new)
+
+    with pytest.raises(CheckpointError, match="step_000001.bin: found that it was just removed, expected one to pin"):
+        pin(tmp_path, 1, "best", files=Rotating())
+    assert pins(tmp_path) == {} and steps(tmp_path) == [2]
+
+
 @pytest.mark.parametrize("keep, left", [(1, [400]), (2, [400]), (3, [300, 400]), (9, [100, 200, 300, 400])])
 def test_room_is_made_down_to_one_fewer_but_one_stays(tmp_path, keep, left):
     put(tmp_path, 100, 200, 300, 400)
