@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -18,7 +19,7 @@ from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run import samples, segments
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import read_log
-from tests.proxy.runs import ROOT, Killed, canonical, die_at, log_of, outcome, small
+from tests.proxy.runs import PATIENCE, ROOT, Killed, canonical, die_at, log_of, outcome, small
 
 QUIET = {"held_out_batches": 0}
 
@@ -296,6 +297,10 @@ def test_a_save_that_fails_ends_the_run_with_the_log_whole(tmp_path, cfg, monkey
 
     def hook(entry):
         if entry["step"] == 12:
+            until = time.monotonic() + PATIENCE
+            while not (tmp_path / "r" / "step_000010.bin").exists():  # the save in the background is still whole
+                assert time.monotonic() < until
+                time.sleep(0.005)
             broken.append(True)
 
     with pytest.raises(SaveError, match="No space left"):
