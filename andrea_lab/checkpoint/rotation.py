@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from andrea_lab.checkpoint.files import REAL, Files, read_all, replace_with
-from andrea_lab.checkpoint.single import CheckpointError, file_name, step_of
+from andrea_lab.checkpoint.single import UNREADABLE, CheckpointError, file_name, step_of
 from andrea_lab.checkpoint.sums import sum_path
 from andrea_lab.checkpoint.verify import COMMITTED, examine, scan
 
@@ -41,7 +41,7 @@ class Memo:
             return False
         if key not in self._verdicts:
             verdict = examine(path, n_params=self.n_params).verdict
-            if _identity(path) != key:  # it changed while it was read: nothing to remember
+            if verdict == UNREADABLE or _identity(path) != key:  # or it changed while it was read: nothing to remember
                 return False
             self._verdicts[key] = verdict
         return self._verdicts[key] == COMMITTED

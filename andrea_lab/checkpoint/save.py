@@ -29,6 +29,7 @@ from andrea_lab.checkpoint.single import (
     HEADER,
     PIECE,
     READ,
+    UNREADABLE,
     CheckpointError,
     check_arrays,
     file_name,
@@ -187,9 +188,8 @@ def _standing(new: _New) -> tuple[Look | None, bool]:
     try:
         return look(new.path, cuts=new.cuts, files=new.files), False
     except CheckpointError as error:
-        cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno not in (errno.EIO, errno.EINVAL, errno.ELOOP):
-            raise cause from None  # it could not be looked at, which says nothing about it
+        if error.verdict == UNREADABLE and error.__cause__.errno != errno.EIO:
+            raise error.__cause__ from None  # it may be whole; one that the disk itself does not give is put aside
         return None, True
 
 

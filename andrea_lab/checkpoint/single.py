@@ -4,6 +4,7 @@ There is no magic number, no version and no digest inside: these bytes are the p
 the outside, the exact size, is tested before anything is allocated.
 """
 
+import errno
 import io
 import os
 import re
@@ -20,13 +21,16 @@ HEADER = struct.Struct("<ii")
 PIECE = 8 * 2**20  # bytes written between two looks at `between`
 READ = 2**20  # bytes read at a time
 INT32_MAX = 2**31 - 1
+UNREADABLE = "unreadable"
+NO_FILE = (errno.EINVAL, errno.ELOOP, errno.ENOTDIR)  # a folder, a pipe, a link, ...: whatever it is, no weight file
 NAME = re.compile(r"step_([0-9]{6,})\.bin")
 
 
 class CheckpointError(ValueError):
     """A weight file that cannot be written or read; the message is one line for the user.
 
-    verdict: "torn", "flipped", "wrong step", "non-finite" or "unverified"; "" when it is not about a file's bytes.
+    verdict: "torn", "flipped", "wrong step", "non-finite", "unreadable" (the disk did not give the bytes, which says
+    nothing about them) or "unverified"; "" when it is not about a file.
     """
 
     def __init__(self, message: str, verdict: str = ""):
@@ -86,7 +90,8 @@ def opened(path: Path, files: Files = REAL) -> Iterator[io.FileIO]:
     except FileNotFoundError:
         raise CheckpointError(f"{path}: found no file, expected a weight file", "torn") from None
     except OSError as error:
-        raise CheckpointError(f"{path}: found {error.strerror or error}, expected a weight file", "torn") from error
+        verdict = "torn" if error.errno in NO_FILE else UNREADABLE
+        raise CheckpointError(f"{path}: found {error.strerror or error}, expected a weight file", verdict) from error
 
 
 def header(path: Path, file: io.FileIO, files: Files = REAL) -> tuple[int, int]:

@@ -21,7 +21,7 @@ LOADS = (COMMITTED, UNVERIFIED)  # verdicts of files that a resume takes
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one file is: "committed", "torn", "flipped", "wrong step", "non-finite" or "unverified", and why.
+    """What one file is, and why. verdict: "committed", "unverified", or one of those of a CheckpointError.
 
     nbytes, n_params and sha256 are None where they could not be found out.
     """

@@ -19,15 +19,16 @@ def inspect(
     """Show what a weight file holds: header, size, digest, verdict, the log entry saved with it, and norms.
 
     Norms are those of each tensor of w, m and v, where a config.json beside the file says how it is cut. The update is
-    what AdamW would make of m and v alone, its root mean square in learning rates. Exit code 1 for a damaged file.
+    what AdamW would make of m and v alone, its root mean square in learning rates. Exit code 1 when its numbers were
+    changed or are not finite, 2 when its size, header or name do not fit.
     """
-    from andrea_lab.checkpoint.single import CheckpointError, read_header
+    from andrea_lab.checkpoint.single import UNREADABLE, CheckpointError, read_header
     from andrea_lab.checkpoint.sums import SumError, read_sum
     from andrea_lab.checkpoint.verify import LOADS, examine
 
     verdict = examine(file)
-    if verdict.verdict == "torn":
-        raise CheckpointError(f"{file}: {verdict.reason}", "torn")
+    if verdict.verdict in ("torn", UNREADABLE):
+        raise CheckpointError(f"{file}: {verdict.reason}", verdict.verdict)
     step, n = read_header(file)
     try:
         beside = read_sum(file)

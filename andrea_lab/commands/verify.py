@@ -22,8 +22,8 @@ def verify(
     """Read every weight file of a run and say whether it is whole.
 
     Committed: the bytes have the digest that was saved beside them. Unverified: whole, but with no digest to compare
-    with. Torn, flipped, wrong step, non-finite: never loaded, and never removed by itself. Exit code 1 when no file
-    loads.
+    with. Torn, flipped, wrong step, non-finite: never loaded, and never removed by itself. Unreadable: the disk did not
+    give its bytes, try again. Exit code 1 when no file loads.
     """
     from andrea_lab.checkpoint.rotation import pins
     from andrea_lab.checkpoint.verify import LOADS, survey

@@ -279,7 +279,7 @@ def test_every_failing_read_is_an_error_that_says_so(tmp_path):
         except CheckpointError as error:
             verdicts.append(error.verdict)
             assert "planted EIO" in str(error)
-    assert set(verdicts) == {"torn"} and len(verdicts) == len(honest.ops) - 3
+    assert set(verdicts) == {"unreadable"} and len(verdicts) == len(honest.ops) - 3
 
     class NoSum(Faulty):
         def open(self, path):

@@ -280,6 +280,17 @@ def test_what_changes_while_it_is_read_is_not_good(tmp_path, monkeypatch):
     assert not memo.good(path) and not memo.knows(path)
 
 
+def test_what_the_disk_does_not_give_once_is_looked_at_again(tmp_path, monkeypatch):
+    memo = Memo(N)
+    put(tmp_path, 1)
+    path = tmp_path / file_name(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(rotation, "examine", lambda path, **options: examine(path, files=Faulty(1), **options))
+        patch.setattr("andrea_lab.checkpoint.load.read_sum", lambda path, files: None)
+        assert not memo.good(path)
+    assert memo.good(path)
+
+
 def test_hashing_can_be_put_off(tmp_path):
     put(tmp_path, 100, 200, 300)
     memo = Memo(N)

@@ -71,6 +71,20 @@ def test_a_damaged_file_is_shown_with_its_verdict_and_exit_code_1(call, run, sum
     assert code == 1 and found["verdict"] == verdict and found["tensors"][0]["w"] is None
 
 
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [("cut", "bytes, expected"), ("header", "bytes, expected"), ("name", "expected 21 as in the name")],
+)
+def test_a_file_that_cannot_be_cut_into_arrays_is_exit_code_2(call, run, damage, words):
+    data = run.weights(20).read_bytes()
+    if damage == "name":
+        run.weights(20).rename(run.weights(21))
+    else:
+        run.weights(20).write_bytes(data[:-1] if damage == "cut" else data[:4] + b"\x01" + data[5:])
+    code, out, err = call("inspect", f"tiny/{run.weights(21 if damage == 'name' else 20).name}")
+    assert (code, out, err.count("\n")) == (2, "", 1) and words in err
+
+
 def test_a_file_without_a_sum_is_unverified_and_has_no_entry(call, run):
     sum_path(run.weights(20)).write_bytes(b"\xff\x00")
     found = json.loads(call("inspect", "tiny/step_000020.bin", "--json")[1])
