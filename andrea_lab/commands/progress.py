@@ -102,7 +102,7 @@ def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:
         figure = save_curve(result.run_dir, result.run_dir / "loss.png")
         written = _sample(config, result.weights, threads)
     if json:
-        known = vars(result) | {"run_dir": str(result.run_dir), "weights": str(result.weights)}
+        known = vars(result) | {"run_dir": str(result.run_dir), "weights": result.weights and str(result.weights)}
         known |= {"figure": figure and str(figure), "sample": written}
         as_json(known | {"mean_held_out": result.mean_held_out})
     else:
@@ -126,6 +126,9 @@ def _tell(result: Any, figure: Path | None, written: str | None) -> None:
         for name, loss in result.held_out.items():
             print(f"  {name:<{width}}  {loss:.3f}")
         print(f"  {'mean':<{width}}  {result.mean_held_out:.3f}")
+    if result.weights is None:
+        print(f"weights: none, as no step was done: {result.run_dir} cannot be resumed, begin another run")
+        return
     print(f"weights: {result.weights}")
     if figure is None:
         print(f"go on:   andrea resume {result.run_dir}")

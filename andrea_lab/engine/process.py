@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_lab.engine.errors import EngineError
+from andrea_lab.engine.last_save import save_last
 from andrea_lab.engine.lines import Lines, from_line, send
 from andrea_lab.engine.signals import Aborted, Signals, Stopped
 
@@ -179,15 +180,11 @@ class Service:
         return code
 
     def _save_own(self) -> dict[str, Any] | None:
-        """Save the last step with its own entry. A second try follows a failure, which may be of an older save."""
+        """Save the last step with its own entry."""
         entry = self.entry
         if entry is None or entry["step"] != self.engine.done or self.engine.run_dir is None:
             return None
-        request = {"step": entry["step"], "entry": entry}
-        try:
-            saved = self.engine.save(request)
-        except OSError:
-            saved = self.engine.save(request)
+        saved = save_last(self.engine, {"step": entry["step"], "entry": entry})
         return {"step": entry["step"]} | saved
 
     def _save_when_asked(self) -> None:

@@ -171,10 +171,11 @@ class Store:
 
 
 def told(path: Path, found: Loaded, rejected: list[dict[str, Any]]) -> dict[str, Any]:
-    """What was loaded: {file, step, sha256, verified, reason, entry, rejected: [{file, verdict, reason}]}.
+    """What was loaded: {file, step, sha256, verified, reason, entry, config, rejected: [{file, verdict, reason}]}.
 
-    entry: the step's line of the log as the sum has it, or None. reason: why a file is not verified, else "".
+    entry: the step's line of the log, config: sha256 of the run's config.json then; as the sum has them, or None.
+    reason: why a file is not verified, else "".
     """
     facts = {"file": path.name, "step": found.step, "sha256": found.sha256, "verified": found.verified}
-    entry = None if found.sum is None else found.sum.entry
-    return facts | {"reason": found.reason, "entry": entry, "rejected": rejected}
+    saved = {"entry": found.sum and found.sum.entry, "config": found.sum and found.sum.config}
+    return facts | {"reason": found.reason} | saved | {"rejected": rejected}

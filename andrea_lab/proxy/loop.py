@@ -1,5 +1,6 @@
 """The training loop: choose, step, log, save; the end of a run, whichever way it comes; and going on after it."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from andrea_lab.engine.client import EngineDied, EngineProcess
 from andrea_lab.engine.engine import Config, Engine, load_config
 from andrea_lab.engine.errors import TrainingStopped
+from andrea_lab.engine.last_save import save_last
 from andrea_lab.engine.signals import Signals, Stopped
 from andrea_lab.proxy.chooser import Uniform
 from andrea_lab.proxy.records import Records
@@ -25,7 +27,8 @@ FIELDS = ("tokens", "loss", "grad_norm", "clip", "lr", "ms")
 class RunResult:
     """How a run ended. outcome is "finished", "interrupted" or "nothing to do"; losses are in nats per token.
 
-    steps: the last step done, of all segments. loss: of that step, None if no log holds it. weights: its file.
+    steps: the last step done, of all segments. loss: of that step, None if no log holds it. weights: its file, None
+    for a run that was stopped in its first step.
     tokens, seconds: of this segment. held_out: the mean over each source's held-out batches, empty unless finished.
     segment: its number. resumed_from: the weight file it began with. rejected: the newer ones that did not pass, each
     with the reason. audit: how many repeated steps came out as logged.
@@ -35,7 +38,7 @@ class RunResult:
     outcome: str
     steps: int
     loss: float | None
-    weights: Path
+    weights: Path | None
     tokens: int = 0
     seconds: float = 0.0
     held_out: dict[str, float] = field(default_factory=dict)
@@ -121,7 +124,7 @@ def resume(
         _heard(signals, run, note) as signals,
         closing(_engine(config, run, signals, process, **options)) as engine,
     ):
-        _tell_loaded(config, engine.loaded, until, note)
+        _tell_loaded(run, config, engine.loaded, until, note)
         return _Segment(config, engine, run, on_entry, note).go(until, held_out_batches)
 
 
@@ -167,10 +170,8 @@ class _Segment:
                 if step < last:
                     self._between(step)
         except TrainingStopped:
-            try:
+            with self._beside("the weights before the step were not saved"):
                 self._save(wait=True)
-            except (ValueError, OSError) as error:  # the end of the run is the news; this comes beside it
-                self.note(f"the weights before the step were not saved: {error}")
             raise
         self._save(wait=True)
         return outcome
@@ -183,7 +184,8 @@ class _Segment:
         try:
             result = self.engine.step(named)
         except TrainingStopped as stop:
-            self.records.entry(named | {key: stop.result[key] for key in FIELDS})
+            with self._beside(f"step {step} was not logged"):
+                self.records.entry(named | {key: stop.result[key] for key in FIELDS})
             raise
         except EngineDied as end:
             if end.code:
@@ -196,6 +198,14 @@ class _Segment:
         self.tokens += self.entry["tokens"]
         self.on_entry(self.entry)
         return True
+
+    @contextmanager
+    def _beside(self, what: str) -> Iterator[None]:
+        """While a run ends: what fails as well is told, so that the first error is the one that is raised."""
+        try:
+            yield
+        except (ValueError, OSError, EngineDied) as error:
+            self.note(f"{what}: {error}")
 
     def _between(self, step: int) -> None:
         """What comes between two steps: a save that is due or was asked for, a sample."""
@@ -211,7 +221,8 @@ class _Segment:
         step = self.engine.done
         if step == (self.loaded["step"] if self.loaded else 0):
             return
-        saved = self.engine.save({"step": step, "entry": self.entry, "wait": wait})
+        request = {"step": step, "entry": self.entry, "wait": wait}
+        saved = save_last(self.engine, request) if wait else self.engine.save(request)
         self.weights = self.run.path / saved["file"]
         self.records.state(step)
         for line in self.engine.save_errors[self.told :]:
@@ -257,12 +268,15 @@ def _engine(config: Config, run: RunDirectory, signals: Signals, process: bool, 
     return Engine(config, run_dir=run.path, signals=signals, **options)
 
 
-def _tell_loaded(config: Config, loaded: dict[str, Any], until: int | None, note: Note) -> None:
-    """Say what the run goes on from, what was passed over and why."""
+def _tell_loaded(run: RunDirectory, config: Config, loaded: dict[str, Any], until: int | None, note: Note) -> None:
+    """Say what the run goes on from, what was passed over and why, and whether it goes on under other settings."""
     for each in loaded["rejected"]:
         note(f"rejected {each['file']}, {each['verdict']}: {each['reason']}")
-    unsure = "" if loaded["verified"] else "; no sum beside it to verify it by"
+    unsure = "" if loaded["verified"] else f"; {loaded['reason']}"
     note(f"resumed from {loaded['file']}, step {loaded['step']}{unsure}")
+    now = {hashlib.sha256(text).hexdigest() for text in (run.config.read_bytes(), config.to_json().encode())}
+    if loaded["config"] is not None and loaded["config"] not in now:
+        note(f"{run.config.name}: found other settings than {loaded['file']} was saved under: they hold from here on")
     train, first = config.train, max(loaded["step"], config.train.steps) + 1
     if until is not None and until >= first:
         note(f"steps {first} to {until} are beyond the schedule: lr stays at {train.min_lr * train.lr:g}")

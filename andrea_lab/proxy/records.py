@@ -9,7 +9,7 @@ from andrea_lab.engine.client import EngineDied
 from andrea_lab.engine.errors import TrainingStopped
 from andrea_lab.proxy.recovery import Chooser, Note, audit_line, bring_to, mend_log
 from andrea_lab.run import samples, segments
-from andrea_lab.run.directory import RunDirectory
+from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import Audit, LossLog
 from andrea_lab.run.state import write_state
 
@@ -45,7 +45,7 @@ class Records:
             with suppress(OSError):  # the disk may be what failed; the error that came first is the one to hear
                 self._end(_outcome(kind), reason=" ".join(str(error).split()))
         if self.loaded:
-            self.note(audit_line(self.audit, segments.read(self.run), self.segment))
+            self.note(audit_line(self.audit, self._known(), self.segment))
 
     def entry(self, entry: dict[str, Any]) -> None:
         """A step was done: log it, unless a line of the log says the very same already; let the chooser learn."""
@@ -79,6 +79,13 @@ class Records:
 
     def _end(self, outcome: str, **facts: Any) -> None:
         segments.end(self.run, self.segment, outcome, audit=self.audit.summary(), **facts)
+
+    def _known(self) -> list[segments.Segment]:
+        """All segments; none when their record cannot be read, which is no reason to hide how this one ended."""
+        try:
+            return segments.read(self.run)
+        except RunError:
+            return []
 
     def _say_what_was_killed(self) -> None:
         known = segments.read(self.run)

@@ -22,7 +22,7 @@ from andrea_lab.checkpoint.verify import NON_FINITE, look, scan
 from andrea_lab.run.directory import RunDirectory, RunError, free_name
 from andrea_lab.run.losslog import encode, entries_after
 
-STAGE = re.compile(r"\..+\.([0-9]+)\.fork\.tmp")
+STAGE = re.compile(r"\..+\.([0-9]{1,9})\.fork\.tmp")
 ORIGIN = {"from": str, "step": int, "sha256": str, "changes": dict}
 NAMED = 8  # steps that a message lists
 
@@ -185,7 +185,8 @@ def _sweep(folder: Path, files: Files) -> None:
     for name in os.listdir(folder):
         match = STAGE.fullmatch(name)
         if match and (int(match[1]) == os.getpid() or not psutil.pid_exists(int(match[1]))):
-            _remove(folder / name, files)
+            with suppress(OSError):  # what somebody put there is no reason not to fork
+                _remove(folder / name, files)
 
 
 def _remove(stage: Path, files: Files) -> None:

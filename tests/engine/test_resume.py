@@ -57,7 +57,8 @@ def test_a_resume_goes_on_from_the_newest_with_the_same_bits(tmp_path):
         one(whole)
     digest = hashlib.sha256((tmp_path / "step_000002.bin").read_bytes()).hexdigest()
     expected = {"file": "step_000002.bin", "step": 2, "sha256": digest, "verified": True, "reason": ""}
-    assert again.loaded == expected | {"entry": {"step": 2, "segment": 3, "loss": 0.5}, "rejected": []}
+    expected |= {"entry": {"step": 2, "segment": 3, "loss": 0.5}, "rejected": []}
+    assert again.loaded == expected | {"config": hashlib.sha256(CONFIG.to_json().encode()).hexdigest()}
     assert again.done == 2 and one(again)["loss"] == one(whole)["loss"]
     assert shas(again) == shas(whole)
     again.close()

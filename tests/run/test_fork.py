@@ -259,6 +259,11 @@ def test_what_another_dead_process_left_is_swept_and_what_a_live_one_makes_is_no
     link.symlink_to(parent.path)
     fork(parent.path, 20, tmp_path / "hot", changed(parent))
     assert files(tmp_path) == sorted([alive.name, link.name, "hot", "parent"])
+    stays = tmp_path / f".z.{ended.pid}.fork.tmp", tmp_path / f".z.{10**30}.fork.tmp"
+    (stays[0] / "somebody's").mkdir(parents=True)
+    stays[1].mkdir()
+    fork(parent.path, 20, tmp_path / "cold", changed(parent))  # what cannot be swept is no reason not to
+    assert all(path.is_dir() for path in stays)
     assert (alive / "config.json").exists() and parent.config.exists()
 
 
