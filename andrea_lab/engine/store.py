@@ -157,17 +157,21 @@ class Store:
         self._last = None
 
     def close(self) -> None:
-        """Wait for the save in the background and give the lock back. Raises SaveError as `settle` does."""
-        saver, self._saver = self._saver, None
+        """Wait for the save in the background and give the lock back. Raises SaveError as `settle` does.
+
+        Interrupted while it waits, it keeps the lock: the save goes on, and nobody may write beside it.
+        """
         try:
-            if saver is not None:
-                saver.close()
+            if self._saver is not None:
+                self._saver.close()
         except SaveError as error:
             if self.config.train.save_errors == "stop":
                 raise
             self.errors.append(str(error))
         finally:
-            self._lock.release()
+            if not self.pending:
+                self._saver = None
+                self._lock.release()
 
 
 def told(path: Path, found: Loaded, rejected: list[dict[str, Any]]) -> dict[str, Any]:

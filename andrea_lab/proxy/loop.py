@@ -200,6 +200,15 @@ class _Segment:
         return True
 
     @contextmanager
+    def _if_still_there(self) -> Iterator[None]:
+        """What may be left out when the engine was told to stop, had saved and has left."""
+        try:
+            yield
+        except EngineDied as end:
+            if end.code:
+                raise
+
+    @contextmanager
     def _beside(self, what: str) -> Iterator[None]:
         """While a run ends: what fails as well is told, so that the first error is the one that is raised."""
         try:
@@ -233,16 +242,19 @@ class _Segment:
         """Let the model write, where that is due; a stop is not held up by it."""
         train = self.config.train
         if _due(step, train.sample_every) and "stop" not in self.engine.poll():
-            self.records.sample(step, train.sample_tokens)
+            with self._if_still_there():
+                self.records.sample(step, train.sample_tokens)
 
     def _evaluate(self, batches: int) -> dict[str, float]:
         """The held-out loss of every source; of none when a stop is asked for meanwhile."""
         held_out = {}
-        for name in self.chooser.sources if batches else ():
-            if "stop" in self.engine.poll():
-                return {}
-            held_out[name] = self.engine.evaluate({"source": name, "batches": batches})["loss"]
-        return held_out
+        with self._if_still_there():
+            for name in self.chooser.sources if batches else ():
+                if "stop" in self.engine.poll():
+                    return {}
+                held_out[name] = self.engine.evaluate({"source": name, "batches": batches})["loss"]
+            return held_out
+        return {}
 
     def _result(self, outcome: str, seconds: float, held_out: dict[str, float]) -> RunResult:
         loaded, loss = self.loaded, self.entry["loss"] if self.entry else None

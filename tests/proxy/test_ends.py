@@ -8,10 +8,12 @@ import pytest
 from andrea_lab.checkpoint import save as saving
 from andrea_lab.checkpoint.save import SaveError
 from andrea_lab.commands.progress import finish
+from andrea_lab.engine.client import EngineProcess
 from andrea_lab.engine.engine import Engine
 from andrea_lab.engine.errors import TrainingStopped
 from andrea_lab.engine.signals import Signals
 from andrea_lab.proxy.loop import resume, train
+from andrea_lab.proxy.records import Records
 from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.losslog import LossLog
 from tests.proxy.runs import digests, small
@@ -122,3 +124,28 @@ def test_settings_changed_since_the_save_are_told(run, change):
     told = [note for note in notes if "settings" in note]
     expected = "config.json: found other settings than step_000006.bin was saved under: they hold from here on"
     assert told == ([expected] if change == "settings" else [])
+
+
+@pytest.mark.parametrize("busy_at", [2, 4])
+def test_an_engine_that_left_before_a_sample_or_the_held_out_loss_ends_the_run_cleanly(
+    tmp_path, cfg, monkeypatch, busy_at
+):
+    """A stop that reaches the engine alone, while the proxy is busy for longer than the engine waits for it."""
+    engines, made, written = [], EngineProcess.__init__, Records.state
+
+    def making(self, *arguments, **options):
+        made(self, *arguments, **options)
+        engines.append(self)
+
+    def busy(self, step):
+        written(self, step)
+        if step == busy_at:
+            engines[0].signal("stop")
+            engines[0]._process.wait(60)
+
+    monkeypatch.setattr(EngineProcess, "__init__", making)
+    monkeypatch.setattr(Records, "state", busy)
+    sampled = cfg.with_train(steps=4, sample_every=2, sample_tokens=2)
+    result = train(sampled, tmp_path / "r", process=True, held_out_batches=1)
+    assert (result.outcome, result.steps) == (("interrupted", 2) if busy_at == 2 else ("finished", 4))
+    assert result.held_out == {} and len(digests(tmp_path / "r", busy_at)) == 3
