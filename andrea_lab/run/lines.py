@@ -8,7 +8,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +68,11 @@ class Lines:
     def _closed_on_error(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            self.close()
-            raise OSError(error.errno, error.strerror or str(error), str(self.path)) from None
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            with suppress(OSError):  # the first error is the one to tell
+                self.close()
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror or str(error), str(self.path)) from None
             raise
 
 

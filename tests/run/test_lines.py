@@ -216,6 +216,20 @@ def test_a_folder_renamed_under_its_writer_is_no_matter(tmp_path):
     assert forwards(tmp_path / "other" / "log") == [b"one", b""]
 
 
+def test_a_close_that_fails_as_well_hides_no_error(tmp_path):
+    class Failing(Files):
+        def datasync(self, fd):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self, fd):
+            super().close(fd)
+            raise OSError(errno.EIO, "Input/output error")
+
+    lines = Lines(tmp_path / "log", Failing())
+    with pytest.raises(OSError, match="No space left on device: '.*log'"):
+        lines.append("{}")
+
+
 def test_a_file_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="gone/log"):
         Lines(tmp_path / "gone" / "log")
