@@ -27,24 +27,37 @@ def sample(
     """
     import hashlib
 
-    from andrea_lab.engine.engine import engine
-    from andrea_lab.model.config import load_config
     from andrea_lab.run.directory import RunDirectory, RunError
 
     found = RunDirectory.open(run)
-    file = _newest_good(found) if step is None else found.weights(step)
-    if not file.is_file():
-        raise RunError(f"{file}: found no such file, expected the weights of step {step}")
-    config = load_config(found.config)
-    options = {"weights": file, "target": target and str(target), "threads": threads}
-    with engine(config, **options) as made:
-        text = made.sample({"prompt": prompt, "tokens": tokens, "temperature": temperature, "seed": seed})["text"]
-        at = made.done
+    if step is not None and not found.weights(step).is_file():
+        raise RunError(f"{found.weights(step)}: found no such file, expected the weights of step {step}")
+    request = {"prompt": prompt, "tokens": tokens, "temperature": temperature, "seed": seed}
+    text, at = _written(found, step, request, target=target and str(target), threads=threads)
     if json:
         digest = hashlib.sha256(text.encode()).hexdigest()
         as_json({"run": found.name, "step": at, "prompt": prompt, "text": text, "sha256": digest})
     else:
         print(printable(prompt + text))
+
+
+def _written(run: Any, step: int | None, request: dict[str, Any], **options: Any) -> tuple[str, int]:
+    """(text, step) from the weights of a step, None for the newest good ones.
+
+    A run at work may remove a file between its choice and its loading: then another is chosen.
+    """
+    from andrea_lab.checkpoint.single import CheckpointError
+    from andrea_lab.engine.engine import engine
+    from andrea_lab.model.config import load_config
+
+    while True:
+        file = _newest_good(run) if step is None else run.weights(step)
+        try:
+            with engine(load_config(run.config), weights=file, **options) as made:
+                return made.sample(request)["text"], made.done
+        except CheckpointError:
+            if step is not None or file.exists():
+                raise
 
 
 def _newest_good(run: Any) -> Path:
