@@ -1,12 +1,12 @@
 """The run directory: everything one run owns, and nothing that belongs to another."""
 
 import re
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from andrea_lab.checkpoint import single
 from andrea_lab.checkpoint.files import REAL, TEMP, Files, replace_with, sweep
-from andrea_lab.checkpoint.lock import RunLock
+from andrea_lab.checkpoint.lock import LockError, RunLock
 from andrea_lab.checkpoint.verify import candidates
 
 # What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
@@ -81,19 +81,20 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: Path | str, config_json: str, files: Files = REAL) -> "RunDirectory":
-        """Make the folder and its config.json. Raises RunError for a name that is taken, LockError for an empty folder
-        that another start is just taking, OSError when the disk fails.
+        """Make the folder and its config.json. Raises RunError for a name that is taken, LockError for a folder that
+        another start is just taking, OSError when the disk fails.
 
         A run is never written over: the folder must be new or empty. When anything fails, what this call made is gone.
         """
         run, made = cls(path), []
         check_free(run.path)
         try:
-            with run.lock("proxy") if run.path.exists() else nullcontext():  # of a new folder there is one maker
+            _make_folders(run.path, made, files)
+            with run.lock("proxy") as lock:  # another start may have found the new folder, still empty
                 check_free(run.path)
-                _make_folders(run.path, made, files)
-                _write_config(run.config, config_json, files)
-        except OSError:
+                sweep(run.path, files)
+                _write_config(run.config, config_json, files, lock.path if run.path in made else None)
+        except (OSError, LockError):
             with suppress(OSError):
                 for folder in reversed(made):
                     files.remove_folder(folder)
@@ -111,7 +112,7 @@ class RunDirectory:
 
 
 def _make_folders(path: Path, made: list[Path], files: Files) -> None:
-    """Make `path` and what is missing above it; each made folder goes on the list. Clear a folder that was there."""
+    """Make `path` and what is missing above it; each made folder goes on the list."""
     for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
         try:
             files.make_folder(folder)
@@ -121,15 +122,16 @@ def _make_folders(path: Path, made: list[Path], files: Files) -> None:
             continue
         made.append(folder)
         files.sync_folder(folder.parent)
-    sweep(path, files)
 
 
-def _write_config(path: Path, text: str, files: Files) -> None:
+def _write_config(path: Path, text: str, files: Files, lock: Path | None) -> None:
+    """Write config.json; when that fails, remove it and `lock`, the file of the lock that is held in a new folder."""
     try:
         replace_with(path, lambda write: write(memoryview(text.encode())), files=files)
     except OSError:
-        with suppress(OSError):
-            files.remove(path)
+        for left in filter(None, (path, lock)):
+            with suppress(OSError):
+                files.remove(left)
         raise
 
 

@@ -24,7 +24,7 @@ def test_samples_and_state_move_and_nothing_else_does(run):
     moved = archive(run, "112700")
     assert [path.name for path in moved] == ["r.samples.112700.json", "r.state.112700.json"]
     assert [path.read_text() for path in moved] == ["r.samples.json", "r.state.json"]
-    assert names(run.path) == ["archive", "config.json", "r.loss.json", "r.segments.json"]
+    assert names(run.path) == ["archive", "config.json", "proxy.lock", "r.loss.json", "r.segments.json"]
     assert run.log.read_text() == "r.loss.json"
 
 

@@ -14,7 +14,7 @@ def test_create_makes_parents_and_config(tmp_path):
     assert run.config.read_text() == '{"a": 1}\n'
     assert run.log == tmp_path / "runs" / "first" / "first.loss.json"
     assert run.weights(42).name == "step_000042.bin"
-    assert [file.name for file in run.path.iterdir()] == ["config.json"]
+    assert {file.name for file in run.path.iterdir()} == {"config.json", "proxy.lock"}
     assert RunDirectory.open(run.path).name == "first"
 
 
@@ -91,19 +91,21 @@ def test_of_two_starts_in_one_new_folder_one_is_refused(tmp_path):
     assert list((tmp_path / "r").iterdir()) == []  # the other's folder stays
 
 
-def test_of_two_starts_in_one_empty_folder_one_is_refused(tmp_path):
+@pytest.mark.parametrize("new", [False, True])
+def test_of_two_starts_in_one_empty_folder_one_is_refused(tmp_path, new):
     """The second comes while the first looks, and while it writes: the first one's configuration stays."""
+    folder = tmp_path / "new" if new else tmp_path
 
     class During(Files):
         def create(self, path):
             with pytest.raises(LockError, match="found proxy .* at work"):
-                RunDirectory.create(tmp_path, '{"second": 2}')
+                RunDirectory.create(folder, '{"second": 2}')
             return super().create(path)
 
-    RunDirectory.create(tmp_path, '{"first": 1}', During())
+    RunDirectory.create(folder, '{"first": 1}', During())
     with pytest.raises(RunError, match="found an existing run"):
-        RunDirectory.create(tmp_path, '{"second": 2}')
-    assert (tmp_path / "config.json").read_text() == '{"first": 1}'
+        RunDirectory.create(folder, '{"second": 2}')
+    assert (folder / "config.json").read_text() == '{"first": 1}'
 
 
 def test_a_start_that_was_slower_finds_the_other_ones_run(tmp_path, monkeypatch):
@@ -127,6 +129,16 @@ def test_two_starts_may_share_a_new_folder_above(tmp_path):
             return super().make_folder(path) if path.name == "runs" else Files.make_folder(self, path)
 
     assert RunDirectory.create(tmp_path / "runs" / "r", "{}", Above()).config.is_file()
+
+
+def test_a_folder_that_cannot_be_locked_is_not_made(tmp_path, monkeypatch):
+    def nobody(self, wait=0.0):
+        raise LockError("found a system without flock")
+
+    monkeypatch.setattr("andrea_lab.checkpoint.lock.RunLock.acquire", nobody)
+    with pytest.raises(LockError, match="without flock"):
+        RunDirectory.create(tmp_path / "runs" / "r", "{}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_create_keeps_a_folder_that_was_there(tmp_path):

@@ -36,7 +36,7 @@ def shut(request):
         run.path.chmod(0o755)
         names = sorted(file.name for file in run.path.iterdir())
         shutil.rmtree(top)
-    assert names == ["config.json", "r.loss.json"]
+    assert names == ["config.json", "proxy.lock", "r.loss.json"]
 
 
 def test_writing_is_refused_with_the_name_of_what_could_not_be_written(shut):

@@ -33,7 +33,7 @@ def test_written_and_read(run):
     assert json.loads(run.state.read_text()) == {"schema": 1} | STATE
     write_state(run, STATE | {"step": 400})
     assert recover_state(run, 3)[0].step == 400
-    assert sorted(file.name for file in run.path.iterdir()) == ["config.json", "r.state.json"]
+    assert sorted(file.name for file in run.path.iterdir()) == ["config.json", "proxy.lock", "r.state.json"]
 
 
 @pytest.mark.parametrize(
