@@ -113,7 +113,7 @@ def _failed(error: Exception) -> int:
         return _fail(_os_error(error), TRY_AGAIN)
     text = _user_mistake(error)
     if text is not None:
-        return _fail(text, MISTAKE)
+        return _fail(text, BROKE_DOWN if getattr(error, "verdict", "") == "non-finite" else MISTAKE)
     ends = {"TrainingStopped": BROKE_DOWN, "EngineDied": TRY_AGAIN}
     if type(error).__name__ in ends:
         return _fail(str(error), ends[type(error).__name__])

@@ -99,7 +99,10 @@ def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:
     if result.outcome != "interrupted":
         from andrea_lab.view.figure import save_curve
 
-        figure = save_curve(result.run_dir, result.run_dir / "loss.png")
+        try:
+            figure = save_curve(result.run_dir, result.run_dir / "loss.png")
+        except OSError as error:  # the run is done and saved, with or without a picture of it
+            _warn(f"loss.png: found {error.strerror or error}, expected to draw the loss there")
         written = _sample(config, result.weights, threads)
     if json:
         known = vars(result) | {"run_dir": str(result.run_dir), "weights": result.weights and str(result.weights)}
@@ -130,7 +133,9 @@ def _tell(result: Any, figure: Path | None, written: str | None) -> None:
         print(f"weights: none, as no step was done: {result.run_dir} cannot be resumed, begin another run")
         return
     print(f"weights: {result.weights}")
-    if figure is None:
+    if written is None:
         print(f"go on:   andrea resume {result.run_dir}")
-    else:
-        print(f"figure:  {figure}\n\nsample:\n{printable(written)}\n\nmore of it: andrea sample {result.run_dir}")
+        return
+    if figure is not None:
+        print(f"figure:  {figure}")
+    print(f"\nsample:\n{printable(written)}\n\nmore of it: andrea sample {result.run_dir}")

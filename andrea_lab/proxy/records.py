@@ -43,7 +43,7 @@ class Records:
             self._end(self.outcome)
         else:
             with suppress(OSError):  # the disk may be what failed; the error that came first is the one to hear
-                self._end(_outcome(kind), reason=" ".join(str(error).split()))
+                self._end(_outcome(error), reason=" ".join(str(error).split()))
         if self.loaded:
             self.note(audit_line(self.audit, self._known(), self.segment))
 
@@ -93,12 +93,14 @@ class Records:
             self.note(f"segment {known[-1].number} has no end: it was killed")
 
 
-def _outcome(kind: type) -> str:
+def _outcome(error: BaseException) -> str:
     """The word for an end by an exception."""
+    if getattr(error, "verdict", "") == "non-finite":
+        return "diverged"
     words = {
         KeyboardInterrupt: "aborted",
         OSError: "save failed",
         TrainingStopped: "diverged",
         EngineDied: "engine died",
     }
-    return next((word for known, word in words.items() if issubclass(kind, known)), "broke down")
+    return next((word for known, word in words.items() if isinstance(error, known)), "broke down")

@@ -3,10 +3,13 @@
 import json
 import threading
 
+import numpy as np
 import pytest
 
 from andrea_lab.checkpoint import save as saving
+from andrea_lab.checkpoint.files import Files
 from andrea_lab.checkpoint.save import SaveError
+from andrea_lab.cli import main
 from andrea_lab.commands.progress import finish
 from andrea_lab.engine.client import EngineProcess
 from andrea_lab.engine.engine import Engine
@@ -14,6 +17,7 @@ from andrea_lab.engine.errors import TrainingStopped
 from andrea_lab.engine.signals import Signals
 from andrea_lab.proxy.loop import resume, train
 from andrea_lab.proxy.records import Records
+from andrea_lab.run import segments
 from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.losslog import LossLog
 from tests.proxy.runs import digests, small
@@ -149,3 +153,37 @@ def test_an_engine_that_left_before_a_sample_or_the_held_out_loss_ends_the_run_c
     result = train(sampled, tmp_path / "r", process=True, held_out_batches=1)
     assert (result.outcome, result.steps) == (("interrupted", 2) if busy_at == 2 else ("finished", 4))
     assert result.held_out == {} and len(digests(tmp_path / "r", busy_at)) == 3
+
+
+def test_weights_that_are_not_finite_at_the_last_save_are_a_divergence(tmp_path, cfg, monkeypatch, capsys):
+    step = Engine.step
+
+    def poisoned(self, request):
+        result = step(self, request)
+        if request["step"] == 6:
+            self.graph.weights["layer0.W_1"][...] = np.nan
+        return result
+
+    monkeypatch.setattr(Engine, "step", poisoned)
+    (tmp_path / "tiny.json").write_text(cfg.to_json())
+    code = main(["train", str(tmp_path / "tiny.json"), "--run", str(tmp_path / "r"), "--json"])
+    assert code == 1 and "w layer0.W_1[0]: found nan" in capsys.readouterr().err
+    assert segments.read(RunDirectory(tmp_path / "r"))[-1].outcome == "diverged"
+
+
+def test_a_run_that_is_done_is_told_though_its_picture_cannot_be_written(tmp_path, cfg, monkeypatch, capsys):
+    create = Files.create
+
+    def full(self, path):
+        if "loss.png" in path.name:
+            raise OSError(28, "No space left on device", str(path))
+        return create(self, path)
+
+    monkeypatch.setattr(Files, "create", full)
+    (tmp_path / "tiny.json").write_text(cfg.to_json())
+    code = main(["train", str(tmp_path / "tiny.json"), "--run", str(tmp_path / "r")])
+    told = capsys.readouterr()
+    assert (
+        code == 0 and told.err == "andrea: loss.png: found No space left on device, expected to draw the loss there\n"
+    )
+    assert "finished after 6 steps" in told.out and "sample:\n" in told.out and "figure" not in told.out
