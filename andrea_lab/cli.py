@@ -109,8 +109,8 @@ def _interrupted(error: KeyboardInterrupt) -> int:
 
 def _failed(error: Exception) -> int:
     """Tell an error in one line and return the exit code of its kind."""
-    if type(error).__name__ == "SaveError" or (isinstance(error, OSError) and error.errno in DISK):
-        return _fail(_os_error(error), TRY_AGAIN)
+    if type(error).__name__ == "SaveError" or _of_the_disk(error) or _of_the_disk(error.__cause__):
+        return _fail(_os_error(error) if isinstance(error, OSError) else str(error), TRY_AGAIN)
     text = _user_mistake(error)
     if text is not None:
         return _fail(text, BROKE_DOWN if getattr(error, "verdict", "") == "non-finite" else MISTAKE)
@@ -120,6 +120,10 @@ def _failed(error: Exception) -> int:
     last = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(last.filename).name}:{last.lineno}, {last.name}"
     return _fail(f"a fault of the program's own: {type(error).__name__}: {error} ({where})", BROKE_DOWN)
+
+
+def _of_the_disk(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in DISK
 
 
 def _user_mistake(error: Exception) -> str | None:

@@ -124,7 +124,7 @@ class RunLock:
         except OSError as error:
             raise LockError(
                 f"{self.path}: found {error.strerror or error}, expected a folder where a lock can be held"
-            ) from None
+            ) from error
         finally:
             if fd >= 0:
                 self.files.close(fd)

@@ -118,3 +118,18 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(call, run, tmp_path, monkeyp
     code, out, err = call(*FORK)
     assert code in (2, 75) and out == "" and err.count("\n") == 1 and "No space left on device" in err
     assert (files(tmp_path), files(run.path)) == before
+
+
+@pytest.mark.parametrize("act", ["lock", "weights"])
+def test_a_disk_that_fails_is_to_be_tried_again_whatever_was_asked_of_it(call, run, monkeypatch, act):
+    real = Files.write if act == "lock" else Files.read
+
+    def failing(self, to, data):
+        if act == "lock" or data.nbytes > 4096:
+            raise OSError(*((28, "No space left on device") if act == "lock" else (5, "Input/output error")))
+        return real(self, to, data)
+
+    monkeypatch.setattr(Files, "write" if act == "lock" else "read", failing)
+    code, out, err = call(*(("resume", "tiny") if act == "lock" else ("sample", "tiny", "--step", 30)))
+    assert (code, out, err.count("\n")) == (75, "", 1)
+    assert ("No space left on device" if act == "lock" else "Input/output error") in err
