@@ -150,6 +150,7 @@ class _Segment:
                 return self._result("nothing to do", 0.0, {})
             started, held_out = perf_counter(), {}
             with self.records:
+                self.records.bring_chooser()
                 outcome = self.records.outcome = self._steps(last)
                 seconds = perf_counter() - started
                 if outcome == "finished":

@@ -34,8 +34,6 @@ class Records:
         began = {"from_step": loaded["step"], "from_file": loaded["file"], "rejected": loaded["rejected"]}
         self._say_what_was_killed()
         self.segment = segments.begin(self.run, **began, **self.engine.machine)
-        if self.loaded:
-            bring_to(self.chooser, self.run, loaded["step"], self.segment, self.note)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
@@ -46,6 +44,11 @@ class Records:
                 self._end(_outcome(error), reason=" ".join(str(error).split()))
         if self.loaded:
             self.note(audit_line(self.audit, self._known(), self.segment))
+
+    def bring_chooser(self) -> None:
+        """In the block, before the first step: the chooser gets the state it had after the step of the weights."""
+        if self.loaded:
+            bring_to(self.chooser, self.run, self.loaded["step"], self.segment, self.note)
 
     def entry(self, entry: dict[str, Any]) -> None:
         """A step was done: log it, unless a line of the log says the very same already; let the chooser learn."""

@@ -49,6 +49,25 @@ def test_a_record_that_cannot_be_read_hides_no_error(run):
     assert notes[-1].startswith("replay audit: ")
 
 
+def test_a_resume_that_fails_before_its_first_step_has_an_end(run, monkeypatch):
+    (run / "r.state.json").write_text("{")
+    rename = Files.rename
+
+    def full(self, old, new):
+        if ".bad-" in new.name:
+            raise OSError(28, "No space left on device", str(new))
+        rename(self, old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "rename", full)
+        with pytest.raises(OSError, match="No space left"):
+            resume(run, until=7, **QUIET)
+    assert segments.read(RunDirectory(run))[-1].outcome == "save failed"
+    notes = []
+    resume(run, until=7, on_note=notes.append, **QUIET)
+    assert not any("killed" in note for note in notes) and any("it was moved to r.state.json.bad-3" in n for n in notes)
+
+
 def test_a_divergence_that_cannot_be_logged_is_still_a_divergence(tmp_path, monkeypatch):
     append = LossLog.append
 
