@@ -3,7 +3,6 @@
 import hashlib
 import os
 import signal
-import threading
 import time
 from types import SimpleNamespace
 
@@ -13,7 +12,6 @@ import pytest
 from andrea_lab.checkpoint import save as saving
 from andrea_lab.checkpoint.lock import LockError, RunLock, holder
 from andrea_lab.checkpoint.save import SaveError
-from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import CheckpointError
 from andrea_lab.checkpoint.sums import read_sum
 from andrea_lab.engine import engine as engine_module
@@ -289,30 +287,6 @@ def test_a_failed_save_in_the_background_is_heard_by_the_next_call(tmp_path, mon
     if hears != "close":
         assert made.done == 1 and len(made.save({"step": 1, "entry": None})["sha256"]) == 64, "asked again it is saved"
     made.close()
-
-
-def test_a_close_that_is_interrupted_keeps_the_lock_until_the_save_is_done(tmp_path, monkeypatch):
-    real, waiting, may = saving.save, Saver.wait, threading.Event()
-
-    def slow(*args, **options):
-        assert may.wait(60)
-        return real(*args, **options)
-
-    def interrupted(self):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("andrea_lab.checkpoint.saver.save", slow)
-    made = engine(CONFIG, run_dir=tmp_path)
-    one(made)
-    made.save({"step": 1, "entry": None, "wait": False})
-    monkeypatch.setattr(Saver, "wait", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        made.close()
-    assert holder(tmp_path, "engine").pid == os.getpid()
-    monkeypatch.setattr(Saver, "wait", waiting)
-    may.set()
-    made.close()
-    assert holder(tmp_path, "engine") is None and (tmp_path / "step_000001.bin").is_file()
 
 
 def test_a_run_that_is_to_go_on_notes_failed_saves_and_goes_on(tmp_path, monkeypatch):
