@@ -5,7 +5,7 @@ loaded}}. Each further line is {"do": verb, ...}, with an `id` if the caller wan
 {"answer": {...}} or {"error": {type, message, fields}}; beside it stand `done`, `want` and `save_errors`. A step's
 request also carries what the proxy adds to its entry: `segment` and `policy`.
 
-The engine outlives its proxy: when the input ends, or a stop comes and nobody asks for anything within a second, it
+The engine outlives its proxy: when the input ends, or a stop comes and nobody asks for anything for three seconds, it
 saves the last step with an entry of its own making, says {"gone": {step, file, sha256}} to whoever is left, and ends.
 Standard output and error may lose their reader at any time. Exit code 0, 75 when that save failed, 130 when aborted, 2
 when the engine could not be made.
@@ -28,7 +28,7 @@ from andrea_lab.engine.signals import Aborted, Signals, Stopped
 # What takes long to import is imported once signals are heard.
 
 NAP = 0.05  # seconds between two looks for wishes while nothing is asked
-IDLE = 1.0  # seconds that a wish waits for the proxy to see to it
+IDLE = 3.0  # seconds that a wish waits for the proxy to see to it; a proxy on a busy machine must not lose its engine
 MEASURED = ("tokens", "loss", "grad_norm", "clip", "lr", "ms")  # what an entry takes from a step's result
 VERBS = ("step", "save", "sample", "evaluate", "load", "poll", "close")
 OK, MISTAKE, SAVE_FAILED, ABORTED = 0, 2, 75, 130

@@ -282,7 +282,7 @@ def interrupted(engine, call) -> None:
 
 def test_wishes_by_signal_and_by_control_file_reach_it_and_answers_are_not_mixed_up(start, tmp_path, monkeypatch):
     engine = start()
-    interrupted(engine, lambda: engine.sample({"prompt": "", "tokens": 60, "temperature": 1.0, "seed": 1}))
+    interrupted(engine, lambda: engine.sample({"prompt": "", "tokens": 2000, "temperature": 1.0, "seed": 1}))
     for _ in range(3):
         engine.signal("save")
     assert step(engine)["want"] == ["save"] == engine.poll()
