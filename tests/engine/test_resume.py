@@ -140,6 +140,7 @@ OTHER = 2**22 + 1  # a process number that no system gives
         (OTHER, OTHER + 1, False),
         (os.getpid(), None, False),
     ],
+    ids=["no-proxy", "proxy-is-ours", "proxy-is-our-parents", "proxy-of-its-own", "engine-is-ours"],
 )
 def test_a_resume_waits_for_an_engine_whose_proxy_is_gone(tmp_path, monkeypatch, engine_pid, proxy_pid, waits):
     """It may be saving. One whose proxy is another process is at work, and one in this process will not end."""
