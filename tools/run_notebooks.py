@@ -11,8 +11,10 @@ import tempfile
 from pathlib import Path
 
 import nbformat
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
+from traitlets import default
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -23,6 +25,19 @@ METADATA = {
 WIDGET = "application/vnd.jupyter.widget-view+json"
 DROPPED_MIME = (WIDGET,)
 CELL_SECONDS = 600
+
+
+class ByFiles:
+    """A kernel that is spoken to through sockets in the file system: a TCP port that was free when it was chosen may
+    be another program's when the kernel has started."""
+
+    @default("transport")
+    def _transport(self) -> str:
+        return "ipc" if os.name == "posix" else "tcp"
+
+
+class AsyncKernelByFiles(ByFiles, AsyncKernelManager):
+    """What runs the kernel whose outputs are stored."""
 
 
 def canonical(notebook: nbformat.NotebookNode) -> str:
@@ -50,6 +65,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
         notebook,
         timeout=CELL_SECONDS,
         kernel_name="python3",
+        kernel_manager_class=AsyncKernelByFiles,
         resources={"metadata": {"path": str(path.parent)}},
         store_widget_state=True,
         record_timing=False,

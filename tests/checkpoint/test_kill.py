@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from andrea_lab.checkpoint.load import load
 from andrea_lab.checkpoint.verify import survey
 from tests.checkpoint import writer
 from tests.checkpoint.material import arrays, bits, blank, newest_good, put, temps
+from tests.reachable import reachable_folder
 
 PROGRAM = [sys.executable, writer.__file__]
 PATIENCE = 120
@@ -137,13 +137,14 @@ def test_a_limit_on_the_size_of_files(tmp_path):
 
 
 def test_a_folder_without_rights():
-    with tempfile.TemporaryDirectory() as name:  # in no folder of ours, so that another user gets there
-        put(Path(name), STEP - 1, 0, N)
-        Path(name).chmod(0o555)
-        try:
-            check_refused(save_once("unprivileged", folder=name), errno.EACCES, "not saved: Permission denied")
-        finally:
-            Path(name).chmod(0o755)
+    folder = Path(reachable_folder())
+    try:
+        put(folder, STEP - 1, 0, N)
+        folder.chmod(0o555)
+        check_refused(save_once("unprivileged", folder=folder), errno.EACCES, "not saved: Permission denied")
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
 
 
 CALLS = [

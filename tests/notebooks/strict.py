@@ -15,15 +15,26 @@ import tempfile
 import time
 from queue import Empty
 
+import nbval.kernel
 import nbval.plugin
 import pytest
+from jupyter_client.manager import KernelManager
 from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 from PIL import Image
 
+from tools.run_notebooks import ByFiles
+
 # Bits do not depend on the number of threads, so a test takes one and leaves the other cores to other tests.
 KERNEL_ENV = {"ANDREA_THREADS": "1"}
 POLL_SECONDS = 0.5
+
+
+class KernelByFiles(ByFiles, KernelManager):
+    """What nbval starts its kernels with."""
+
+
+nbval.kernel.KernelManager = KernelByFiles
 
 
 class KernelDiedError(Exception):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from andrea_lab.run import samples, segments
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import LogError, LossLog, last_entry, read_log
 from andrea_lab.run.state import read_state, write_state
+from tests.reachable import reachable_folder
 
 NOBODY = 65534  # a user without rights, for when the tests run as one who has them all
 
@@ -19,11 +19,10 @@ NOBODY = 65534  # a user without rights, for when the tests run as one who has t
 @pytest.fixture(params=[0o555, 0o444, 0], ids=["no writing", "no entering", "nothing"])
 def shut(request):
     """A run with one logged step in a folder of these rights, seen by a user who has no others."""
-    top = Path(tempfile.mkdtemp())
+    top = Path(reachable_folder())
     run = RunDirectory.create(top / "r", "{}")
     with LossLog(run.log) as log:
         log.append({"step": 1, "segment": 1, "loss": 1.0})
-    top.chmod(0o755)
     run.path.chmod(request.param)
     root = os.geteuid() == 0
     if root:
