@@ -11,10 +11,8 @@ import tempfile
 from pathlib import Path
 
 import nbformat
-from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
-from traitlets import default
 
 ROOT = Path(__file__).resolve().parent.parent
 METADATA = {
@@ -25,19 +23,9 @@ METADATA = {
 WIDGET = "application/vnd.jupyter.widget-view+json"
 DROPPED_MIME = (WIDGET,)
 CELL_SECONDS = 600
-
-
-class ByFiles:
-    """A kernel that is spoken to through sockets in the file system: a TCP port that was free when it was chosen may
-    be another program's when the kernel has started."""
-
-    @default("transport")
-    def _transport(self) -> str:
-        return "ipc" if os.name == "posix" else "tcp"
-
-
-class AsyncKernelByFiles(ByFiles, AsyncKernelManager):
-    """What runs the kernel whose outputs are stored."""
+# A port that was free when it was chosen may be another program's when the kernel has started; another start helps.
+START_TRIES = 3
+NO_START = "died before replying"
 
 
 def canonical(notebook: nbformat.NotebookNode) -> str:
@@ -60,18 +48,26 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
     Raises CellExecutionError when a cell raises, DeadKernelError when the kernel dies.
     """
+    os.environ["ANDREA_THREADS"] = "1"
+    for tries_left in reversed(range(START_TRIES)):
+        try:
+            return _execute(path)
+        except RuntimeError as error:
+            if NO_START not in str(error) or not tries_left:
+                raise
+
+
+def _execute(path: Path) -> nbformat.NotebookNode:
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook,
         timeout=CELL_SECONDS,
         kernel_name="python3",
-        kernel_manager_class=AsyncKernelByFiles,
         resources={"metadata": {"path": str(path.parent)}},
         store_widget_state=True,
         record_timing=False,
         coalesce_streams=True,
     )
-    os.environ["ANDREA_THREADS"] = "1"
     with tempfile.TemporaryDirectory(prefix="andrea-progress-") as score_card:
         os.environ["ANDREA_PROGRESS"] = score_card
         client.execute()

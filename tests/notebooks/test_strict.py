@@ -6,8 +6,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_output
 
-from tests.notebooks import driver, samples
+from tests.notebooks import driver, samples, strict
 from tests.notebooks.samples import CELLS
+from tools import run_notebooks
 from tools.run_notebooks import canonical, execute
 
 # For each damage: what is done to a cell of the good notebook, and the words its failure must hold.
@@ -101,3 +102,24 @@ def test_two_workers_share_no_notebook(tmp_path):
 
 def test_running_again_changes_nothing(good):
     assert canonical(execute(good)) == good.read_text()
+
+
+@pytest.mark.parametrize("start", ["stored", "tested"])
+@pytest.mark.parametrize("failures, started", [(0, True), (2, True), (3, False)])
+def test_a_kernel_whose_port_was_taken_is_started_again(monkeypatch, start, failures, started):
+    calls = []
+
+    def begin(*_):
+        calls.append(None)
+        if len(calls) <= failures:
+            raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(run_notebooks, "_execute", begin)
+    monkeypatch.setattr(strict.RunningKernel, "__init__", begin)
+    call = (lambda: execute("x.ipynb")) if start == "stored" else strict.WatchedKernel
+    if started:
+        call()
+    else:
+        with pytest.raises(RuntimeError, match="died before replying"):
+            call()
+    assert len(calls) == min(failures + 1, 3)
