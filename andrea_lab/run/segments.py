@@ -16,7 +16,7 @@ from andrea_lab.run.losslog import last_entry
 
 @dataclass
 class Segment:
-    """One segment: the facts known when it began, and those known when it ended; outcome None: it was killed."""
+    """One segment: the facts known when it began, and those known when it ended; outcome None: killed or at work."""
 
     number: int
     begin: dict[str, Any] = field(default_factory=dict)
@@ -41,7 +41,7 @@ def begin(run: RunDirectory, *, files: Files = REAL, **facts: Any) -> int:
 
 
 def end(run: RunDirectory, segment: int, outcome: str, *, files: Files = REAL, **facts: Any) -> None:
-    """Record how a segment ended, "finished", "interrupted", "diverged", with facts such as the audit's summary."""
+    """Record how a segment ended, "finished", "interrupted" or a word for the error, with facts such as the audit."""
     _append(run, "end", segment, {"outcome": outcome} | facts, files)
 
 
