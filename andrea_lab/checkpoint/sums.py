@@ -15,6 +15,7 @@ from typing import Any
 
 import xxhash
 
+from andrea_lab import strict_json
 from andrea_lab.checkpoint.files import REAL, Files, read_all, replace_with
 from andrea_lab.checkpoint.single import HEADER, INT32_MAX, nbytes
 
@@ -149,10 +150,8 @@ def from_json(text: bytes) -> Sum:
     if len(text) > MOST_BYTES:
         raise SumError(f"found {len(text)} bytes, expected at most {MOST_BYTES}")
     try:
-        plain = json.loads(text.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except SumError:
-        raise
-    except (ValueError, RecursionError) as error:
+        plain = strict_json.parse(text)
+    except ValueError as error:
         raise SumError(f"found no JSON ({str(error).splitlines()[0][:100]}), expected a sum") from None
     _is("sum", plain, isinstance(plain, dict), "an object")
     check = plain.pop("check", None)
@@ -225,17 +224,6 @@ def _check(plain: dict[str, Any]) -> str:
         return xxhash.xxh3_64_hexdigest(json.dumps(plain, sort_keys=True, allow_nan=False).encode())
     except (ValueError, TypeError, RecursionError) as error:
         raise SumError(f"entry: found what JSON does not have ({str(error)[:80]}), expected plain values") from None
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise SumError("found a key twice, expected each once")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise SumError(f"found {name}, expected a number that JSON has")
 
 
 def _check_parts(parts: Any, total: int) -> None:

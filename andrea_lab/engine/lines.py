@@ -12,6 +12,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from andrea_lab import strict_json
 from andrea_lab.checkpoint.files import REAL, write_all
 from andrea_lab.engine.errors import EngineError
 
@@ -29,8 +30,8 @@ def from_line(line: bytes) -> dict[str, Any]:
     if len(line) > LONGEST:
         raise EngineError(f"line: found more than {LONGEST} bytes, expected fewer")
     try:
-        value = json.loads(line.decode(), object_hook=_unmarked, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.parse(line, _unmarked)
+    except ValueError as error:
         raise EngineError(f"line: found {_shown(line)} ({str(error)[:80]}), expected a JSON object") from None
     if not isinstance(value, dict):
         raise EngineError(f"line: found {_shown(line)}, expected a JSON object")
@@ -97,10 +98,6 @@ def _unmarked(value: dict[str, Any]) -> Any:
     if value.keys() == {"nonfinite"} and value["nonfinite"] in ("nan", "inf", "-inf"):
         return float(value["nonfinite"])
     return value
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
 
 
 def _shown(line: bytes) -> str:

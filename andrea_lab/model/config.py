@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from andrea_lab import strict_json
+
 INT32_MAX = 2**31 - 1
 
 Count = Annotated[int, Field(ge=1, le=INT32_MAX)]
@@ -132,12 +134,10 @@ def load_config(name: str | Path, experiments: Path | None = None) -> Config:
             known = ", ".join(presets(experiments)) or "none"
             raise ConfigError(f"configuration: found {str(name)!r}, expected a .json file or one of {known}")
     try:
-        data = json.loads(path.read_bytes().decode(), object_pairs_hook=_unique)
+        data = strict_json.parse(path.read_bytes(), constant=float)
     except OSError as error:
         raise ConfigError(f"{path}: found {error.strerror or error}, expected a readable JSON file") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: found JSON nested too deeply, expected the three keys name, model, train") from None
-    except ValueError as error:  # JSON, UTF-8 or a repeated key
+    except ValueError as error:
         raise ConfigError(f"{path}: found text that is no JSON ({error}), expected a JSON object") from None
     return parse(data, str(path))
 
@@ -145,14 +145,6 @@ def load_config(name: str | Path, experiments: Path | None = None) -> Config:
 def presets(experiments: Path) -> list[str]:
     """Names of the experiments in a folder, sorted."""
     return sorted(file.name.removesuffix("-TRAIN.json") for file in experiments.glob("*-TRAIN.json"))
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen = dict(pairs)
-    if len(seen) != len(pairs):
-        twice = next(key for i, (key, _) in enumerate(pairs) if key in {k for k, _ in pairs[:i]})
-        raise ValueError(f"key {twice!r} twice")
-    return seen
 
 
 def _one_line(error: ValidationError, where: str) -> str:

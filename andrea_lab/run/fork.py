@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from andrea_lab import strict_json
 from andrea_lab.checkpoint import rotation
 from andrea_lab.checkpoint.files import REAL, Files, replace_with
 from andrea_lab.checkpoint.single import PIECE, CheckpointError, step_of
@@ -61,12 +62,12 @@ def origin(run: RunDirectory) -> dict[str, Any] | None:
     """What fork.json says, None for a run that is no fork. Raises RunError for a file that cannot be believed."""
     try:
         with REAL.open(run.fork) as file:
-            found = json.loads(file.readall().decode())
+            found = strict_json.parse(file.readall())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise RunError(f"{run.fork}: found {error.strerror or error}, expected a fork's origin") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise RunError(f"{run.fork}: found text that is no JSON, expected a fork's origin") from None
     if not isinstance(found, dict) or any(type(found.get(key)) is not kind for key, kind in ORIGIN.items()):
         raise RunError(f"{run.fork}: found other fields, expected {', '.join(ORIGIN)}")

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from andrea_lab import strict_json
 from andrea_lab.checkpoint.files import REAL, Files, replace_with
-from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.directory import RunDirectory, RunError, free_name
 
 LARGEST = 16 * 2**20  # bytes; a longer file is not ours
 Number = Annotated[int, Field(ge=0)]
@@ -51,10 +52,9 @@ def read_state(run: RunDirectory) -> State | None:
     if len(data) > LARGEST:
         raise RunError(f"{path}: found more than {LARGEST} bytes, expected a chooser's state")
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        what = "JSON nested too deeply" if isinstance(error, RecursionError) else f"text that is no JSON ({error})"
-        raise RunError(f"{path}: found {what}, expected a chooser's state") from None
+        found = strict_json.parse(data)
+    except ValueError as error:
+        raise RunError(f"{path}: found text that is no JSON ({error}), expected a chooser's state") from None
     return _checked(found, path)
 
 
@@ -69,7 +69,7 @@ def recover_state(run: RunDirectory, segment: int, files: Files = REAL) -> tuple
             raise RunError(f"{run.state}: log_bytes: found {state.log_bytes}, expected at most the log's {size}")
         return state, None
     except RunError as error:
-        aside = _free(run.state.with_name(f"{run.state.name}.bad-{segment}"))
+        aside = free_name(run.state.with_name(f"{run.state.name}.bad-{segment}"))
         files.rename(run.state, aside)
         files.sync_folder(run.path)
         return None, f"{error}; it was moved to {aside.name}"
@@ -95,21 +95,3 @@ def _expected(complaint: dict[str, Any]) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({key for key, _ in pairs}) != len(pairs):
-        raise ValueError("a key twice")
-    return dict(pairs)
-
-
-def _refuse(word: str) -> None:
-    raise ValueError(f"{word}, which is not JSON")
-
-
-def _free(path: Path) -> Path:
-    number, candidate = 2, path
-    while candidate.exists():
-        candidate = path.with_name(f"{path.name}-{number}")
-        number += 1
-    return candidate

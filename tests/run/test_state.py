@@ -19,11 +19,6 @@ STATE = {
 }
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDirectory.create(tmp_path / "r", "{}")
-
-
 def test_written_and_read(run):
     assert read_state(run) is None and recover_state(run, 1) == (None, None)
     write_state(run, STATE)
@@ -76,7 +71,7 @@ def test_a_missing_field_is_named(run, name):
         (b'{"schema": 1', "no JSON"),
         (b"\xff\xfe{}", "no JSON"),
         (b"\0" * 300, "no JSON"),
-        (b'{"schema": 1, "schema": 1}', "a key twice"),
+        (b'{"schema": 1, "schema": 1}', "key 'schema' twice"),
         (b'{"schema": NaN}', "NaN, which is not JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[]", r"state: found \[\], expected"),
