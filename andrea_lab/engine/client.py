@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from andrea_lab.checkpoint.files import REAL, replace_with
+from andrea_lab.checkpoint.wishes import SIGNALS, leave_file
 from andrea_lab.engine.carried import from_plain
 from andrea_lab.engine.errors import EngineError
 from andrea_lab.engine.lines import Lines, from_line, send
@@ -22,7 +22,6 @@ from kernels.target import threads as default_threads
 ROOT = Path(__file__).resolve().parents[2]
 NAP = 0.05  # seconds between two looks for wishes while the engine works
 LAST_WORDS = 2**15  # bytes of the engine's standard error that are kept
-NUMBERS = {"save": "SIGUSR1", "stop": "SIGTERM", "abort": "SIGINT"}
 ABORTED = 130
 
 
@@ -145,7 +144,7 @@ class EngineProcess:
 
     def signal(self, wish: str) -> None:
         """Ask the engine for "save", "stop" or "abort": by a signal, by a control file where the system has none."""
-        number = getattr(signal, NUMBERS[wish], None)
+        number = getattr(signal, SIGNALS[wish], None)
         if os.name != "posix" or number is None:
             self._leave_file(wish)
             return
@@ -166,11 +165,8 @@ class EngineProcess:
 
     def _leave_file(self, wish: str) -> None:
         if self.run_dir is None:
-            raise EngineError(f"signal: found no {NUMBERS[wish]} and no run directory, expected one of them")
-        folder = self.run_dir / "control"
-        if not folder.is_dir():
-            REAL.make_folder(folder)
-        replace_with(folder / wish, lambda write: None)
+            raise EngineError(f"signal: found no {SIGNALS[wish]} and no run directory, expected one of them")
+        leave_file(self.run_dir, wish)
 
     # ------------------------------------------------------------------------------------------------ the pipe
 

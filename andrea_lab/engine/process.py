@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from andrea_lab.checkpoint.wishes import control_folder
+from andrea_lab.engine.entries import entry_of
 from andrea_lab.engine.errors import EngineError
 from andrea_lab.engine.last_save import save_last
 from andrea_lab.engine.lines import Lines, from_line, send
@@ -29,7 +31,6 @@ from andrea_lab.engine.signals import Aborted, Signals, Stopped
 
 NAP = 0.05  # seconds between two looks for wishes while nothing is asked
 IDLE = 3.0  # seconds that a wish waits for the proxy to see to it; a proxy on a busy machine must not lose its engine
-MEASURED = ("tokens", "loss", "grad_norm", "clip", "lr", "ms")  # what an entry takes from a step's result
 VERBS = ("step", "save", "sample", "evaluate", "load", "poll", "close")
 OK, MISTAKE, SAVE_FAILED, ABORTED = 0, 2, 75, 130
 
@@ -83,7 +84,7 @@ class Service:
             request = from_line(line)
             run_dir = request.get("run_dir")
             if run_dir is not None:
-                self.signals.watch(Path(run_dir) / "control")
+                self.signals.watch(control_folder(run_dir))
             options = {key: request[key] for key in ("resume", "target", "threads") if request.get(key) is not None}
             config = parse(request.get("config"), "config")
             self.engine = Engine(config, run_dir=run_dir, signals=self.signals, **options)
@@ -131,9 +132,7 @@ class Service:
             return {"loaded": self.engine.loaded}
         result = getattr(self.engine, verb)(request)
         if verb == "step" and not result.get("dropped"):
-            self.entry = {"step": result["step"], "segment": request.get("segment", 1), "policy": request.get("policy")}
-            self.entry |= {"source": request["source"], "draw": request["draw"]}
-            self.entry |= {key: result[key] for key in MEASURED}
+            self.entry = entry_of({"segment": 1, "policy": None} | request, result)
         return result
 
     # ------------------------------------------------------------------------------------------------ answers

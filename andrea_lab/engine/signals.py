@@ -19,8 +19,8 @@ from time import monotonic
 from types import FrameType
 
 from andrea_lab.checkpoint.files import REAL, Files
+from andrea_lab.checkpoint.wishes import WISHES
 
-WISHES = ("save", "stop", "abort")
 TWICE = 2.0  # seconds within which a second SIGINT aborts
 LOOK = 0.05  # seconds between two looks for control files
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from andrea_lab.engine.client import EngineDied, EngineProcess
 from andrea_lab.engine.engine import Config, Engine, load_config
+from andrea_lab.engine.entries import entry_of
 from andrea_lab.engine.errors import TrainingStopped
 from andrea_lab.engine.last_save import save_last
 from andrea_lab.engine.signals import Signals, Stopped
@@ -20,7 +21,6 @@ from andrea_lab.run.directory import RunDirectory, check_free
 from andrea_lab.run.losslog import LossLog
 
 HELD_OUT_BATCHES = 8
-FIELDS = ("tokens", "loss", "grad_norm", "clip", "lr", "ms")
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class _Segment:
             result = self.engine.step(named)
         except TrainingStopped as stop:
             with self._beside(f"step {step} was not logged"):
-                self.records.entry(named | {key: stop.result[key] for key in FIELDS})
+                self.records.entry(entry_of(named, stop.result))
             raise
         except EngineDied as end:
             if end.code:
@@ -194,7 +194,7 @@ class _Segment:
             return False
         if result.get("dropped"):
             return False
-        self.entry = named | {key: result[key] for key in FIELDS}
+        self.entry = entry_of(named, result)
         self.records.entry(self.entry)
         self.tokens += self.entry["tokens"]
         self.on_entry(self.entry)

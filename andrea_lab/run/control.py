@@ -2,16 +2,15 @@
 
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from andrea_lab.checkpoint.files import REAL, Files, replace_with
+from andrea_lab.checkpoint.files import REAL, Files
 from andrea_lab.checkpoint.lock import Holder, holder
+from andrea_lab.checkpoint.wishes import SIGNALS, leave_file
 from andrea_lab.run.directory import RunDirectory, RunError
 
 Wish = Literal["save", "stop", "abort"]
-SIGNALS = {"save": ("SIGUSR1",), "stop": ("SIGTERM",), "abort": ("SIGINT", "SIGINT")}
 BETWEEN = 0.5  # seconds between two signals: sent at once they would arrive as one, after 2 s they are two wishes
 
 
@@ -31,14 +30,15 @@ def send(
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
     at_work = _engine(run)
     if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid):
-        return _write(run, wish, at_work, files)
-    for number, name in enumerate(SIGNALS[wish]):
+        return f"wrote {leave_file(run.path, wish, files)} for {at_work}"
+    names = [SIGNALS[wish]] * (2 if wish == "abort" else 1)
+    for number, name in enumerate(names):
         if number:
             time.sleep(BETWEEN)
             if holder(run.path, "engine") != at_work:
                 break  # the first was enough
         _signal(run, at_work, name)
-    return f"sent {' and '.join(SIGNALS[wish])} to {at_work}"
+    return f"sent {' and '.join(names)} to {at_work}"
 
 
 def _engine(run: RunDirectory) -> Holder:
@@ -46,13 +46,6 @@ def _engine(run: RunDirectory) -> Holder:
     if found is None:
         raise RunError(f"{run.path}: found no engine at work, expected one that holds {run.path / 'engine.lock'}")
     return found
-
-
-def _write(run: RunDirectory, wish: str, at_work: Holder, files: Files) -> str:
-    with suppress(FileExistsError):
-        files.make_folder(run.control)
-    replace_with(run.control / wish, lambda write: None, files=files)
-    return f"wrote {run.control / wish} for {at_work}"
 
 
 def _signal(run: RunDirectory, at_work: Holder, name: str) -> None:
@@ -80,4 +73,4 @@ def _listens(pid: int) -> bool:
     except OSError:
         return True
     caught = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")), -1)
-    return all(caught >> (getattr(signal, name) - 1) & 1 for names in SIGNALS.values() for name in names)
+    return all(caught >> (getattr(signal, name) - 1) & 1 for name in SIGNALS.values())

@@ -8,6 +8,7 @@ from andrea_lab.checkpoint import single
 from andrea_lab.checkpoint.files import REAL, TEMP, Files, replace_with, sweep
 from andrea_lab.checkpoint.lock import LockError, RunLock
 from andrea_lab.checkpoint.verify import candidates
+from andrea_lab.checkpoint.wishes import control_folder
 
 # What a start that failed or was killed may leave in a folder that holds no run: locks, temporary neighbours.
 LEFTOVER = re.compile(r".+\.lock|" + TEMP.pattern)
@@ -53,8 +54,7 @@ class RunDirectory:
 
     @property
     def control(self) -> Path:
-        """The folder of control files: a file `save`, `stop` or `abort` in it is a wish."""
-        return self.path / "control"
+        return control_folder(self.path)
 
     @property
     def archive(self) -> Path:
