@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from andrea_lab.run.average import averaged, keep_of
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.fork import differences, origin
 from andrea_lab.run.losslog import FREE, first_difference, read_log
@@ -26,13 +27,7 @@ def span_of(steps: int) -> int:
 
 def smooth(losses: Sequence[float], span: int) -> list[float]:
     """The debiased exponential moving average; losses that are not finite are passed over (nan before the first)."""
-    keep, total, weight, made = 1.0 - 2.0 / (span + 1.0), 0.0, 0.0, []
-    for loss in losses:
-        if math.isfinite(loss):
-            total = keep * total + (1.0 - keep) * loss
-            weight = keep * weight + (1.0 - keep)
-        made.append(total / weight if weight else math.nan)
-    return made
+    return [total / weight if weight else math.nan for total, weight in averaged(losses, keep_of(span))]
 
 
 def compare(a: Path | str, b: Path | str) -> dict[str, Any]:

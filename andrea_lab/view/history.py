@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from andrea_lab.run.average import averaged, keep_of
 from andrea_lab.run.losslog import decode
 
 FIELDS = ("loss", "grad_norm", "clip", "lr", "tokens", "ms")
@@ -71,7 +72,7 @@ class History:
         """Change the span of the moving average, which is then taken anew from the first step."""
         if smooth < 1:
             raise ValueError(f"smooth: found {smooth}, expected a number of steps >= 1")
-        self.keep = 1.0 - 2.0 / (smooth + 1.0)
+        self.keep = keep_of(smooth)
         del self._smooth[:], self._weight[:]
 
     def __len__(self):
@@ -124,13 +125,9 @@ class History:
 
     def smoothed(self) -> np.ndarray:
         """Exponential moving average of the loss over the sum of its weights; non-finite losses are passed over."""
-        loss, keep = self.columns["loss"], self.keep
-        total = self._smooth[-1] if self._smooth else 0.0
-        weight = self._weight[-1] if self._weight else 0.0
-        for value in loss[len(self._smooth) :]:
-            if value - value == 0.0:
-                total = keep * total + (1.0 - keep) * value
-                weight = keep * weight + (1.0 - keep)
+        loss = self.columns["loss"]
+        last = (self._smooth[-1], self._weight[-1]) if self._smooth else (0.0, 0.0)
+        for total, weight in averaged(loss[len(self._smooth) :], self.keep, *last):
             self._smooth.append(total)
             self._weight.append(weight)
         weights = np.array(self._weight)
