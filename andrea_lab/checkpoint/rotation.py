@@ -60,17 +60,20 @@ def rotate(
     files: Files = REAL,
     verified: Memo | None = None,
     enough: Callable[[], bool] = lambda: False,
+    coming: int = 0,
 ) -> list[str]:
     """Remove good checkpoints, oldest first, until `keep` are left; returns the names of those removed.
 
-    keep: 0 keeps all. Pinned checkpoints stay and are not counted. `enough` is asked before a file is hashed that
-    `verified` does not know; when it says True, this rotation does no more and the next one goes on. Raises OSError
-    when the disk fails; whatever was not removed then is as it was.
+    keep: 0 keeps all. coming: files about to be saved, for which room is made, though one good one always stays. Pinned
+    checkpoints stay and are not counted. `enough` is asked before a file is hashed that `verified` does not know; when
+    it says True, this rotation does no more and the next one goes on. Raises OSError when the disk fails; whatever was
+    not removed then is as it was.
     """
     if keep < 0:
         raise CheckpointError(f"keep: found {keep}, expected 0 or more")
     if keep == 0:
         return []
+    keep = max(1, keep - coming)
     memo = Memo() if verified is None else verified
     pinned = pins(folder)
     found = [path for path in scan(folder) if step_of(path.name) not in pinned]
@@ -78,18 +81,6 @@ def rotate(
     gone = _remove(folder, doomed, files)
     _remove_lone_sums(folder, pinned, files)
     return gone
-
-
-def make_room(
-    folder: Path,
-    keep: int,
-    *,
-    files: Files = REAL,
-    verified: Memo | None = None,
-    enough: Callable[[], bool] = lambda: False,
-) -> list[str]:
-    """The same before a save, one further, so that `keep` files suffice for the disk; but one good one always stays."""
-    return rotate(folder, keep and max(1, keep - 1), files=files, verified=verified, enough=enough)
 
 
 def pin(folder: Path, step: int, why: str, *, files: Files = REAL) -> None:

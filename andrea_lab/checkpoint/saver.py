@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from andrea_lab.checkpoint import rotation
 from andrea_lab.checkpoint.files import REAL, Files
 from andrea_lab.checkpoint.numbers import first_bad
-from andrea_lab.checkpoint.rotation import Memo
+from andrea_lab.checkpoint.rotation import Memo, rotate
 from andrea_lab.checkpoint.save import Saved, SaveError, save
 from andrea_lab.checkpoint.single import CheckpointError, check_arrays, file_name
 
@@ -54,7 +53,6 @@ class Saver:
         self.folder, self.n, self.keep, self.files = Path(folder), n, keep, files
         self.memo = Memo(n)
         self.seconds: list[float] = []  # of every save that ended well, until it was on disk
-        self.removed: list[str] = []  # what rotation took away, in order
         self.last: Saved | None = None
         self._before, self._facts, self._hurry = rotate == "before", {"tensors": tensors, "config": config}, hurry
         self._copy = np.empty((3, n), np.float32)
@@ -67,11 +65,6 @@ class Saver:
     def pending(self) -> bool:
         """Whether a save is under way in the background."""
         return self._thread is not None and self._thread.is_alive()
-
-    @property
-    def error(self) -> BaseException | None:
-        """What the save in the background died of, until `save`, `wait` or `close` raises it."""
-        return self._error
 
     def save(
         self,
@@ -143,7 +136,7 @@ class Saver:
     def _work(self, step: int, arrays: tuple, segment: int, entry: dict | None, between: Callable[[], None]) -> None:
         start = time.monotonic()
         if self._before and self._needs_room(step, arrays):
-            self._rotate(rotation.make_room, step)
+            self._rotate(step, coming=1)
         self.last = save(
             self.folder,
             step,
@@ -156,23 +149,24 @@ class Saver:
         )
         self.seconds.append(time.monotonic() - start)
         self.memo.remember(self.last.file)
-        self._rotate(rotation.rotate, step)
+        self._rotate(step)
 
     def _needs_room(self, step: int, arrays: tuple) -> bool:
         """Whether the save will add a checkpoint: the step is not there, and no number will have it refused."""
         there = (self.folder / file_name(step)).exists()
         return not there and all(first_bad(name, a) is None for name, a in zip("wmv", arrays, strict=True))
 
-    def _rotate(self, how: Callable[..., list[str]], step: int) -> None:
+    def _rotate(self, step: int, coming: int = 0) -> None:
         """Rotate; of files that were there before this process, no more than `keep` and two are hashed at a time."""
         more = iter(range(self.keep + 2))
         try:
-            self.removed += how(
+            rotate(
                 self.folder,
                 self.keep,
                 files=self.files,
                 verified=self.memo,
                 enough=lambda: next(more, None) is None or self._closed or self._hurry(),
+                coming=coming,
             )
         except OSError as error:
             saved = self.last is not None and self.last.step == step

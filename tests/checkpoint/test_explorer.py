@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from andrea_lab.checkpoint.files import replace_with, sweep
-from andrea_lab.checkpoint.rotation import make_room, pin, rotate
+from andrea_lab.checkpoint.rotation import pin, rotate
 from andrea_lab.checkpoint.save import save
 from andrea_lab.checkpoint.saver import Saver
 from andrea_lab.checkpoint.single import file_name
@@ -147,7 +147,7 @@ def test_rotation_by_itself_never_takes_the_newest(tmp_path):
 
     def protocol(files):
         rotate(tmp_path, 1, files=files)
-        make_room(tmp_path, 1, files=files)
+        rotate(tmp_path, 1, files=files, coming=1)
 
     found = explored(tmp_path, protocol, [])
     assert {crash.outcome for crash in found.crashes} == {NEW}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from andrea_lab.checkpoint import rotation
 from andrea_lab.checkpoint.files import Files
 from andrea_lab.checkpoint.load import load
-from andrea_lab.checkpoint.rotation import Memo, make_room, pin, pins, rotate, unpin
+from andrea_lab.checkpoint.rotation import Memo, pin, pins, rotate, unpin
 from andrea_lab.checkpoint.save import save
 from andrea_lab.checkpoint.single import CheckpointError, file_name, step_of
 from andrea_lab.checkpoint.verify import candidates, examine, scan, survey
@@ -102,7 +102,7 @@ def test_another_padding_is_another_file_and_ordered_by_number_too(tmp_path):
 
 def test_all_are_kept_when_keep_is_zero_and_less_is_refused(tmp_path):
     put(tmp_path, 1, 2, 3)
-    assert rotate(tmp_path, 0) == [] == make_room(tmp_path, 0) and steps(tmp_path) == [1, 2, 3]
+    assert rotate(tmp_path, 0) == [] == rotate(tmp_path, 0, coming=1) and steps(tmp_path) == [1, 2, 3]
     with pytest.raises(CheckpointError, match="^keep: found -1, expected 0 or more$"):
         rotate(tmp_path, -1)
 
@@ -125,7 +125,7 @@ def test_the_last_good_one_stays_however_many_bad_ones_follow(tmp_path, damage):
     put(tmp_path, 100, 200, 300)
     for step in (200, 300):
         damage(tmp_path / file_name(step))
-    assert rotate(tmp_path, 1) == [] == make_room(tmp_path, 1)
+    assert rotate(tmp_path, 1) == [] == rotate(tmp_path, 1, coming=1)
     assert loads(tmp_path / file_name(100))
 
 
@@ -240,7 +240,7 @@ def test_a_pin_that_comes_too_late_says_so_and_does_not_stay(tmp_path):
 @pytest.mark.parametrize("keep, left", [(1, [400]), (2, [400]), (3, [300, 400]), (9, [100, 200, 300, 400])])
 def test_room_is_made_down_to_one_fewer_but_one_stays(tmp_path, keep, left):
     put(tmp_path, 100, 200, 300, 400)
-    make_room(tmp_path, keep)
+    rotate(tmp_path, keep, coming=1)
     assert steps(tmp_path) == left
 
 
@@ -334,9 +334,9 @@ KINDS = {"good": lambda path: None, "torn": tear, "flipped": flip, "unverified":
 @given(
     st.lists(st.tuples(st.sampled_from(list(KINDS)), st.booleans()), min_size=1, max_size=7),
     st.integers(1, 4),
-    st.sampled_from([rotate, make_room]),
+    st.integers(0, 2),
 )
-def test_whatever_the_folder_holds(tmp_path_factory, kinds, keep, how):
+def test_whatever_the_folder_holds(tmp_path_factory, kinds, keep, coming):
     """Only good ones that are not pinned go, the oldest first, and exactly down to the number that is to be kept."""
     folder = tmp_path_factory.mktemp("run")
     for number, (kind, pinned) in enumerate(kinds):
@@ -346,10 +346,10 @@ def test_whatever_the_folder_holds(tmp_path_factory, kinds, keep, how):
             pin(folder, step, "kept")
         KINDS[kind](folder / file_name(step))
     counted = [999_700 + 100 * i for i, (kind, pinned) in enumerate(kinds) if kind == "good" and not pinned]
-    limit = keep if how is rotate else max(1, keep - 1)
-    assert how(folder, keep) == [file_name(step) for step in counted[:-limit]]
+    limit = max(1, keep - coming)
+    assert rotate(folder, keep, coming=coming) == [file_name(step) for step in counted[:-limit]]
     assert steps(folder) == [999_700 + 100 * i for i in range(len(kinds)) if 999_700 + 100 * i not in counted[:-limit]]
-    assert how(folder, keep) == []
+    assert rotate(folder, keep, coming=coming) == []
 
 
 @pytest.fixture
