@@ -7,7 +7,6 @@ beside our save where an interpreter has it.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import psutil
 from rich.table import Table
 
 from andrea_lab import paths
@@ -130,20 +130,6 @@ def _prove(state: State) -> None:
     state.clear()
 
 
-def _rounds(count: int, sides: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Seconds of each side in each round; every other round goes backwards, so that nobody always comes first."""
-    found: dict[str, list[float]] = {name: [] for name in sides}
-    gc.collect()
-    gc.disable()
-    try:
-        for r in range(count):
-            for name in list(sides) if r % 2 == 0 else reversed(sides):
-                found[name].append(sides[name]())
-    finally:
-        gc.enable()
-    return found
-
-
 def _stalls(state: State, effort: Effort, say: Callable[[str], None]) -> dict:
     say("stall of a save in the background")
 
@@ -154,7 +140,7 @@ def _stalls(state: State, effort: Effort, say: Callable[[str], None]) -> dict:
         return held
 
     state.copy()
-    found = _rounds(effort.stalls, {"ours": stall, "beside": lambda: timing.seconds(state.copy)})
+    found = timing.by_turns({"ours": stall, "beside": lambda: timing.seconds(state.copy)}, effort.stalls)
     line = _line("background save", "a copy", found["ours"], found["beside"], AIMS["stall"])
     p95 = line["p95_ms"] / line["beside_ms"]
     return line | {"p95_ratio": p95, "met": p95 <= line["aim"]}
@@ -176,7 +162,7 @@ def _saves(state: State, effort: Effort, say: Callable[[str], None], peer: Serve
     sides = {"ours": save, "write": write, "digest": lambda: timing.seconds(state.digest)}
     if peer is not None:
         sides["torch"] = lambda: peer.ask("save", file=str(state.folder / "peer.pt"))["ms"] / 1e3
-    found = _rounds(effort.rounds, sides)
+    found = timing.by_turns(sides, effort.rounds)
     beside = [max(pair) for pair in zip(found["write"], found["digest"], strict=True)]
     line = _line("save", "write or sha256", found["ours"], beside, AIMS["save"])
     parts = {"write_ms": 1e3 * median(found["write"]), "digest_ms": 1e3 * median(found["digest"])}
@@ -194,7 +180,7 @@ def _loads(state: State, effort: Effort, say: Callable[[str], None]) -> dict:
         "read": lambda: timing.seconds(state.read),
         "digest": lambda: timing.seconds(state.digest),
     }
-    found = _rounds(effort.rounds, sides)
+    found = timing.by_turns(sides, effort.rounds)
     beside = [max(pair) for pair in zip(found["read"], found["digest"], strict=True)]
     line = _line("load", "read or sha256", found["ours"], beside, AIMS["load"])
     state.clear()
@@ -212,7 +198,7 @@ def _appends(path: Path, effort: Effort, say: Callable[[str], None]) -> dict:
 
     def one() -> dict[str, float]:
         sides = {"ours": lambda: timing.seconds(lambda: log.append(ENTRY)), "beside": lambda: timing.seconds(append)}
-        return {name: median(times) for name, times in _rounds(effort.lines, sides).items()}
+        return {name: median(times) for name, times in timing.by_turns(sides, effort.lines).items()}
 
     try:
         turns = [one() for _ in range(effort.turns)]
@@ -299,12 +285,8 @@ def _spread(prefix: str, times: list[float]) -> dict:
 
 def _file_system(place: Path) -> str:
     """The kind of file system a folder is on, "unknown" where the system does not tell."""
-    try:
-        mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
-    except OSError:
-        return "unknown"
     above = [str(folder) for folder in (place.resolve(), *place.resolve().parents)]
-    known = {where: kind for where, kind in mounts if where in above}
+    known = {disk.mountpoint: disk.fstype for disk in psutil.disk_partitions(all=True) if disk.mountpoint in above}
     return known[max(known, key=len)] if known else "unknown"
 
 

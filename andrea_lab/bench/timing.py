@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import geometric_mean, median
 
 import numpy as np
@@ -39,19 +40,29 @@ def interleave(
     not count (its own threads wake up), then calls for about TURN seconds, whose median is the turn's time.
     """
     repeats = {name: max(1, min(MOST, round(TURN / max(warm(work), 1e-6)))) for name, work in sides.items()}
-    turns: dict[str, list[float]] = {name: [] for name in sides}
+
+    def turn(name: str) -> float:
+        time.sleep(pause)
+        prepare(name)
+        warm(sides[name])
+        return median(seconds(sides[name]) for _ in range(repeats[name]))
+
+    turns = by_turns({name: partial(turn, name) for name in sides}, rounds)
+    return {name: median(times) * 1e3 for name, times in turns.items()}
+
+
+def by_turns(sides: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """What each side returns in each round. Odd rounds go in reverse order, so that nobody always comes first."""
+    found: dict[str, list[float]] = {name: [] for name in sides}
     gc.collect()
     gc.disable()
     try:
         for r in range(rounds):
             for name in list(sides) if r % 2 == 0 else reversed(sides):
-                time.sleep(pause)
-                prepare(name)
-                warm(sides[name])
-                turns[name].append(median(seconds(sides[name]) for _ in range(repeats[name])))
+                found[name].append(sides[name]())
     finally:
         gc.enable()
-    return {name: median(times) * 1e3 for name, times in turns.items()}
+    return found
 
 
 def relative_error(found: list[np.ndarray], expected: list[np.ndarray]) -> float:

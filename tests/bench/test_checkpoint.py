@@ -74,7 +74,7 @@ def test_an_aim_is_met_by_the_median_of_the_ratios():
 
 def test_a_stall_is_judged_by_its_slowest_twentieth(tmp_path, monkeypatch):
     held = {"ours": [1.0] * 18 + [9.0] * 2, "beside": [1.0] * 20}
-    monkeypatch.setattr(checkpoint, "_rounds", lambda count, sides: held)
+    monkeypatch.setattr(checkpoint.timing, "by_turns", lambda sides, rounds: held)
     state = State(tiny(), tmp_path)
     line = checkpoint._stalls(state, checkpoint.QUICK, str)
     state.saver.close()
