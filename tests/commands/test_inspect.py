@@ -107,7 +107,7 @@ def test_inspect_holds_no_copy_of_the_file(tmp_path):
 
 
 def test_two_hundred_million_parameters_are_a_size_beyond_32_bits(tmp_path):
-    """12 n wraps in int32 from n = 178,956,970 on; the file is sparse, the header is all that is read."""
+    """8 + 12 n wraps in int32 from n = 178,956,970 on; the file is sparse, the header is all that is read."""
     n = 200_000_000
     path = tmp_path / file_name(700_000)
     with open(path, "wb") as file:

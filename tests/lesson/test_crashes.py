@@ -11,7 +11,6 @@ from andrea_lab.lesson.crashes import KILL, MODELS, ORDERED, UNORDERED, Log, Op,
 
 SILENT = {"open", "read", "size", "close", "free"}  # change nothing that a crash could undo
 WRITE = [Op("create", 1, "a"), Op("write", 1, "a", data=b"12345678")]
-RENAME = [*WRITE, Op("rename", 1, "a", "b")]
 
 
 def contents(log, model, point=None):
@@ -59,7 +58,6 @@ def test_names_in_order_are_a_prefix_and_in_any_order_a_subset():
 
 
 def test_a_rename_replaces_in_one_act():
-    made = log(*RENAME, before={"b": b"old"})
     made = log(
         Op("create", 2, "a"),
         Op("write", 2, "a", data=b"new"),

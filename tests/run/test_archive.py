@@ -6,6 +6,7 @@ from andrea_lab.checkpoint.files import Files
 from andrea_lab.run import archive as module
 from andrea_lab.run.archive import archive
 from andrea_lab.run.directory import RunDirectory, RunError
+from tests.run.made import files
 
 
 @pytest.fixture
@@ -16,15 +17,11 @@ def run(tmp_path):
     return run
 
 
-def names(folder):
-    return sorted(file.name for file in folder.iterdir())
-
-
 def test_samples_and_state_move_and_nothing_else_does(run):
     moved = archive(run, "112700")
     assert [path.name for path in moved] == ["r.samples.112700.json", "r.state.112700.json"]
     assert [path.read_text() for path in moved] == ["r.samples.json", "r.state.json"]
-    assert names(run.path) == ["archive", "config.json", "proxy.lock", "r.loss.json", "r.segments.json"]
+    assert files(run.path) == ["archive", "config.json", "proxy.lock", "r.loss.json", "r.segments.json"]
     assert run.log.read_text() == "r.loss.json"
 
 
@@ -59,7 +56,7 @@ def test_a_run_without_either_is_left_as_it_is(run):
     run.state.unlink()
     assert archive(run, "one") == [] and not run.archive.exists()
     run.state.write_text("later")
-    assert names(archive(run, "one")[0].parent) == ["r.state.one.json"]
+    assert files(archive(run, "one")[0].parent) == ["r.state.one.json"]
 
 
 def test_an_earlier_archive_is_never_replaced(run):
@@ -69,7 +66,7 @@ def test_an_earlier_archive_is_never_replaced(run):
     with pytest.raises(RunError, match=r"r\.samples\.one\.json: found an earlier archive of this name, expected a new"):
         archive(run, "one")
     assert run.samples.read_text() == "new samples" and run.state.read_text() == "new state"
-    assert len(archive(run, "two")) == 2 and len(names(run.archive)) == 4
+    assert len(archive(run, "two")) == 2 and len(files(run.archive)) == 4
 
 
 @pytest.mark.parametrize("label", ["", "../x", "a/b", ".x", "a b", "a\n", "x\0"])

@@ -13,7 +13,7 @@ import pytest
 from andrea_lab.checkpoint.lock import RunLock, holder, lock_path, process_start
 from andrea_lab.run import control
 from andrea_lab.run.control import send
-from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.directory import RunError
 
 WAIT = 60  # seconds for another process, which takes a few hundredths
 
@@ -32,11 +32,6 @@ ENGINE = """
             print(heard.pop(0), flush=True)
 """
 ALL = ("SIGUSR1", "SIGTERM", "SIGINT")
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDirectory.create(tmp_path / "r", "{}")
 
 
 @pytest.fixture

@@ -8,11 +8,6 @@ from andrea_lab.run import lines, samples
 from andrea_lab.run.directory import RunDirectory, RunError
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDirectory.create(tmp_path / "r", "{}")
-
-
 def sample(step, text="a text", **changes):
     return dict(step=step, segment=1, prompt="He", tokens=8, temperature=0.8, seed=step, text=text) | changes
 

@@ -5,13 +5,8 @@ import json
 import pytest
 
 from andrea_lab.run import segments
-from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.directory import RunError
 from andrea_lab.run.losslog import LossLog
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDirectory.create(tmp_path / "r", "{}")
 
 
 def test_begin_and_end(run):

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from andrea_lab.run import state as state_module
-from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.directory import RunError
 from andrea_lab.run.losslog import LossLog
 from andrea_lab.run.state import read_state, recover_state, write_state
 
