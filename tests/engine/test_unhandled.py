@@ -21,7 +21,7 @@ from tests.engine.tiny import sums
 
 class Struck(Engine):
     def _load(self, *args):
-        if self.done == 3:
+        if self.done == 4:
             os.kill(os.getpid(), signal.SIGTERM)
         return super()._load(*args)
 
@@ -32,7 +32,7 @@ with Signals() if handled else nullcontext() as signals:
     for step in range(1, 9):
         want = made.step({"step": step, "source": "sums", "draw": step - 1})["want"]
         print("did", step, flush=True)
-        if step % 2 == 0 or "stop" in want:
+        if step % 3 == 0 or "stop" in want:
             made.save({"step": step, "entry": None})
         if "stop" in want:
             break
@@ -41,7 +41,7 @@ with Signals() if handled else nullcontext() as signals:
 
 
 @pytest.mark.parametrize(
-    ("handled", "code", "done", "saved"), [(False, -signal.SIGTERM, 3, 2), (True, 0, 4, 4)], ids=["default", "handled"]
+    ("handled", "code", "done", "saved"), [(False, -signal.SIGTERM, 4, 3), (True, 0, 5, 5)], ids=["default", "handled"]
 )
 def test_a_signal_in_a_step_costs_what_was_not_saved_unless_it_is_handled(tmp_path, handled, code, done, saved):
     command = [sys.executable, "-c", LOOP, tmp_path, "handled" if handled else "default"]

@@ -10,15 +10,37 @@ from pathlib import Path
 
 from andrea_lab.checkpoint import single
 from andrea_lab.model.config import Config
+from andrea_lab.proxy.chooser import Uniform
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import config
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120  # seconds for a process to get somewhere
+QUIET = {"held_out_batches": 0}  # options of a run that measures nothing at its end
 
 
 class Killed(BaseException):
     """Stands for a kill inside this process: nothing of the program's catches it."""
+
+
+class Learner(Uniform):
+    """Chooses as Uniform does, and keeps a sum that depends on every entry it learnt from, in their order."""
+
+    def learn(self, entry):
+        super().learn(entry)
+        self.sum = self.sum * 0.5 + entry["loss"]
+
+    def state(self):
+        return super().state() | {"sum": self.sum}
+
+    def restore(self, state):
+        dropped = super().restore(state)
+        self.sum = state["sum"]
+        return dropped
+
+    def reset(self):
+        super().reset()
+        self.sum = 0.0
 
 
 def small(folder: Path, **train) -> Config:

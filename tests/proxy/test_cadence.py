@@ -10,9 +10,7 @@ from andrea_lab.engine.errors import EngineError
 from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run import samples
 from andrea_lab.run.directory import RunDirectory
-from tests.proxy.runs import Killed, die_at, outcome, small
-
-QUIET = {"held_out_batches": 0}
+from tests.proxy.runs import QUIET, Killed, die_at, outcome, small
 
 
 @pytest.mark.parametrize(("save_every", "repeated"), [(1, 1), (5, 3), (0, None)])

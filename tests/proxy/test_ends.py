@@ -20,9 +20,7 @@ from andrea_lab.proxy.records import Records
 from andrea_lab.run import segments
 from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.losslog import LossLog
-from tests.proxy.runs import digests, small
-
-QUIET = {"held_out_batches": 0}
+from tests.proxy.runs import QUIET, digests, small
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run.losslog import read_log
 from tests.proxy.runs import (
     PATIENCE,
+    QUIET,
     Killed,
     andrea,
     canonical,
@@ -26,7 +27,6 @@ from tests.proxy.runs import (
     wait_for_steps,
 )
 
-QUIET = {"held_out_batches": 0}
 FULL = pytest.mark.full
 
 

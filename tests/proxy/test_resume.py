@@ -14,14 +14,11 @@ from andrea_lab.checkpoint.save import SaveError
 from andrea_lab.engine.errors import EngineError
 from andrea_lab.model.config import ConfigError
 from andrea_lab.proxy import loop
-from andrea_lab.proxy.chooser import Uniform
 from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run import samples, segments
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import read_log
-from tests.proxy.runs import PATIENCE, ROOT, Killed, canonical, die_at, log_of, outcome, small
-
-QUIET = {"held_out_batches": 0}
+from tests.proxy.runs import PATIENCE, QUIET, ROOT, Killed, Learner, canonical, die_at, log_of, outcome, small
 
 
 @pytest.fixture
@@ -164,26 +161,6 @@ def test_an_arm_without_a_source_is_dropped_and_named(run, expected):
         only(notes, "repo-docstrings") == "r.state.json: dropped the state of repo-docstrings: no source of that name"
     )
     assert outcome(run, 24) == expected
-
-
-class Learner(Uniform):
-    """Chooses as Uniform does, and keeps a sum that depends on every entry it learnt from, in their order."""
-
-    def learn(self, entry):
-        super().learn(entry)
-        self.sum = self.sum * 0.5 + entry["loss"]
-
-    def state(self):
-        return super().state() | {"sum": self.sum}
-
-    def restore(self, state):
-        dropped = super().restore(state)
-        self.sum = state["sum"]
-        return dropped
-
-    def reset(self):
-        super().reset()
-        self.sum = 0.0
 
 
 @pytest.mark.parametrize("state", ["as saved", "older", "newer", "none", "damaged", "other policy"])

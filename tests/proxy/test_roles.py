@@ -21,10 +21,8 @@ from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.fork import fork
 from andrea_lab.run.losslog import read_log
 from andrea_lab.run.state import read_state
-from tests.proxy.runs import PATIENCE, Killed, canonical, die_at, digests, log_of, outcome, small
-from tests.proxy.test_resume import Learner
+from tests.proxy.runs import PATIENCE, QUIET, Killed, Learner, canonical, die_at, digests, log_of, outcome, small
 
-QUIET = {"held_out_batches": 0}
 PIVOT, LAST = 12, 24
 
 
