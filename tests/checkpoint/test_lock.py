@@ -252,10 +252,23 @@ def test_of_many_that_start_at_once_one_is_let_in(tmp_path):
 
 
 def test_one_waits_for_a_holder_that_ends(tmp_path):
+    """It ends at the tenth look at the lock; whoever does not wait has given up by then."""
+    looks = []
+
+    class Watched(RunLock):
+        def _try(self):
+            looks.append(1)
+            if len(looks) == 10:
+                process.communicate("", timeout=WAIT)
+            return super()._try()
+
     with child(HOLD, tmp_path) as process:
-        process.stdin.close()
-        RunLock(tmp_path, "engine").acquire(wait=WAIT).release()
-        process.stdin = None
+        with pytest.raises(LockError, match="at work"):
+            Watched(tmp_path, "engine").acquire()
+        assert len(looks) < 10
+        looks.clear()
+        Watched(tmp_path, "engine").acquire(wait=WAIT).release()
+    assert len(looks) >= 10
 
 
 def test_waiting_ends(tmp_path):
