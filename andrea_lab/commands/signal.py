@@ -23,9 +23,9 @@ def signal(
     """Ask the engine at work on a run to save, to stop or to give up.
 
     save: write the weights after the step in progress and go on (SIGUSR1). stop: the same, and end (SIGTERM). abort:
-    end at once, nothing saved (SIGINT twice, half a second apart; the first is a stop, so a run of short steps saves:
-    with --file it does not). A signal goes only to the process that holds the run's lock now. With --file, a file in
-    RUN/control says it instead, which also works on systems without SIGUSR1 and over a network disk.
+    end at the next poll point, nothing saved (a file in RUN/control). A signal goes only to the process that holds the
+    run's lock now. With --file, a file in RUN/control says it instead, which also works on systems without SIGUSR1 and
+    over a network disk.
     """
     from andrea_lab.run.control import send
     from andrea_lab.run.directory import RunDirectory

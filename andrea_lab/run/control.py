@@ -1,7 +1,6 @@
 """Asking a running engine to save, to stop or to give up, from another process: by a signal or by a control file."""
 
 import signal
-import time
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +10,6 @@ from andrea_lab.checkpoint.wishes import SIGNALS, leave_file
 from andrea_lab.run.directory import RunDirectory, RunError
 
 Wish = Literal["save", "stop", "abort"]
-BETWEEN = 0.5  # seconds between two signals: sent at once they would arrive as one, after 2 s they are two wishes
 
 
 def send(
@@ -19,26 +17,22 @@ def send(
 ) -> str:
     """Ask the engine at work on `run_dir` for a wish; returns a line that says what was done.
 
-    By signal: SIGUSR1 for "save", SIGTERM for "stop", SIGINT twice for "abort", to the process that holds the engine's
-    lock, and only while it holds it and started when its record says. A file `control/<wish>`, read at the engine's
-    next poll point, is written instead when asked for, where SIGUSR1 does not exist, when the engine is on another
-    machine, and when its process has no handlers, so that a signal would end it. Raises RunError when no engine is
-    at work, or it belongs to another user; OSError.
+    By signal: SIGUSR1 for "save", SIGTERM for "stop", to the process that holds the engine's lock, and only while it
+    holds it and started when its record says. A file `control/<wish>`, read at the engine's next poll point, is written
+    for "abort", since the first of two SIGINTs is a stop and might be met before the second comes; and for the others
+    when asked for, where SIGUSR1 does not exist, when the engine is on another machine, and when its process has no
+    handlers, so that a signal would end it. Raises RunError when no engine is at work, or it belongs to another user;
+    OSError.
     """
     if wish not in SIGNALS:
         raise RunError(f"wish: found {wish!r}, expected one of {', '.join(SIGNALS)}")
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
     at_work = _engine(run)
-    if by == "file" or not hasattr(signal, "SIGUSR1") or not at_work.here or not _listens(at_work.pid):
+    by_signal = by == "signal" and wish != "abort" and hasattr(signal, "SIGUSR1")
+    if not by_signal or not at_work.here or not _listens(at_work.pid):
         return f"wrote {leave_file(run.path, wish, files)} for {at_work}"
-    names = [SIGNALS[wish]] * (2 if wish == "abort" else 1)
-    for number, name in enumerate(names):
-        if number:
-            time.sleep(BETWEEN)
-            if holder(run.path, "engine") != at_work:
-                break  # the first was enough
-        _signal(run, at_work, name)
-    return f"sent {' and '.join(names)} to {at_work}"
+    _signal(run, at_work, SIGNALS[wish])
+    return f"sent {SIGNALS[wish]} to {at_work}"
 
 
 def _engine(run: RunDirectory) -> Holder:

@@ -15,6 +15,7 @@ from andrea_lab.engine.signals import Aborted, Signals, Stopped
 from andrea_lab.model.config import ConfigError, load_config
 from andrea_lab.proxy.loop import resume, train
 from andrea_lab.run import segments
+from andrea_lab.run.control import send
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.losslog import read_log
 from tests.engine.tiny import RandomBatches, config
@@ -90,6 +91,18 @@ def test_ctrl_c_ends_after_the_step_with_the_weights_saved(tmp_path):
     assert result.held_out == {} and result.mean_held_out is None
     assert [e["step"] for e in read_log(tmp_path / "r" / "r.loss.json").entries] == [1, 2, 3]
     assert signal.getsignal(signal.SIGINT) is handler
+
+
+@pytest.mark.parametrize("by", ["signal", "file"])
+def test_an_abort_asked_for_from_outside_saves_nothing_however_short_the_steps(tmp_path, by):
+    def ask(entry):
+        if entry["step"] == 7:
+            send(tmp_path / "r", "abort", by=by)
+
+    with pytest.raises(Aborted):
+        train(config(), tmp_path / "r", steps=100_000, save_every=1000, on_entry=ask)
+    assert not list((tmp_path / "r").glob("step_*"))
+    assert segments.read(RunDirectory(tmp_path / "r"))[-1].outcome == "aborted"
 
 
 def test_ctrl_c_inside_a_step_lets_the_step_end(tmp_path, monkeypatch):
