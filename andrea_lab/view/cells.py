@@ -4,7 +4,7 @@ import matplotlib
 import numpy as np
 
 from andrea_lab.view.accesses import SECTOR, Step
-from andrea_lab.view.curve import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
+from andrea_lab.view.palette import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 
 LANES = 32
 PAPER, LINE, BORDER, FETCHED, DARK = (255, 255, 255), (226, 226, 226), (150, 150, 150), (198, 198, 198), (34, 34, 34)

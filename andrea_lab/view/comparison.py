@@ -12,15 +12,14 @@ from andrea_lab.run.compare import smooth, span_of
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.run.fork import origin
 from andrea_lab.run.losslog import read_log
-from andrea_lab.view.curve import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY, envelope
+from andrea_lab.view.history import envelope
+from andrea_lab.view.palette import GRID, INK, NOTE, RUN_COLOURS
 from andrea_lab.view.style import Picture, figure, picture
 
-COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
 WIDTH, HEIGHT = 9.0, 4.5  # inches at 100 dots
 COLUMNS = 800  # a longer curve shows the least and the greatest of each column
 FENCE = 3.0  # interquartile ranges above the third quartile, plus half a nat: what lies beyond leaves the frame
 LONGEST = 28  # letters of a name in the legend
-NOTE = "#A84A00"
 BEFORE = 0.25  # of the width may show what was before the first fork
 
 
@@ -38,8 +37,8 @@ class Line:
 
 def comparison(runs: list[Path | str]) -> Picture:
     """The curves of two to six run directories. Raises RunError and LogError, one line each."""
-    if not 2 <= len(runs) <= len(COLOURS):
-        raise RunError(f"comparison: found {len(runs)} runs, expected 2 to {len(COLOURS)}")
+    if not 2 <= len(runs) <= len(RUN_COLOURS):
+        raise RunError(f"comparison: found {len(runs)} runs, expected 2 to {len(RUN_COLOURS)}")
     lines = [_line(RunDirectory.open(run), name) for run, name in zip(runs, _names(runs), strict=True)]
     span = span_of(min(len(line.loss) for line in lines))  # one for all: else the longer run looks calmer
     for line in lines:
@@ -51,7 +50,7 @@ def comparison(runs: list[Path | str]) -> Picture:
     axes.set_xlabel("step (one optimiser update)", loc="left")
     axes.grid(color=GRID, lw=0.8)
     notes = []
-    for line, colour in zip(lines, COLOURS, strict=False):
+    for line, colour in zip(lines, RUN_COLOURS, strict=False):
         notes += _curve(axes, line, colour, (left, right, top))
     _marks(axes, lines, (left, right, bottom, top))
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1), ncols=len(lines), fontsize=8.5, frameon=False)

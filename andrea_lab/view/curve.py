@@ -5,21 +5,17 @@ drawn over a copy of those pixels. A new frame thus costs a few milliseconds; a 
 moves. Long curves are cut to the smallest and the largest value of each pixel column: cost does not grow with the run.
 """
 
-import io
 import math
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-from PIL import Image
 
 from andrea_lab.view.history import History, envelope
+from andrea_lab.view.palette import BLUE, FAINT, GREEN, GRID, INK, RED, SOURCE_COLOURS
+from andrea_lab.view.style import encode
 
-# Okabe and Ito's palette, told apart by readers with any common form of colour blindness.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
-SOURCE_COLOURS = (SKY, ORANGE, GREEN, PURPLE, RED, "#999933", "#882255", "#44AA99")
-INK, FAINT, GRID = "#222222", "#9a9a9a", "#e6e6e6"
 WIDTH, HEIGHT, DPI = 900, 450, 100
 COLUMNS = 800
 LEGEND = 0.333  # height of the line of names between the two axes, as a share of the figure's
@@ -177,22 +173,6 @@ class Curve:
             return
         x, low, high = envelope(steps, values, 0, right, COLUMNS)
         artist.set_data(np.repeat(x, 2), np.stack([low, high], 1).ravel())
-
-
-def encode(canvas: FigureCanvasAgg, fast: bool = False, colours: int = 256) -> bytes:
-    """The pixels of a drawn canvas as PNG; a palette gives a third of the bytes of full colour for half the work.
-
-    The colour of the corner, taken for the background, stays as it is; the others come near.
-    """
-    width, height = canvas.get_width_height()
-    image = Image.frombuffer("RGBA", (width, height), canvas.buffer_rgba(), "raw", "RGBA", 0, 1).convert("RGB")
-    small = image.quantize(colours, method=Image.Quantize.FASTOCTREE)
-    palette, corner = small.getpalette(), small.getpixel((0, 0))
-    palette[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))
-    small.putpalette(palette)
-    out = io.BytesIO()
-    small.save(out, "PNG", **({"compress_level": 1} if fast else {"optimize": True}))
-    return out.getvalue()
 
 
 def _thin(steps, height):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from andrea_lab.view.cells import FETCHED, LANES, PAPER, pixels
-from andrea_lab.view.curve import INK
+from andrea_lab.view.palette import INK
 from andrea_lab.view.style import width_of
 
 TOP, ROW, SPACE = 7, 18, 16  # pixels above, of a row, between entries

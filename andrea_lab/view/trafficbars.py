@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from matplotlib.ticker import MaxNLocator
 
-from andrea_lab.view.curve import BLUE, GRID, INK, ORANGE, PURPLE
+from andrea_lab.view.palette import BLUE, GRID, INK, ORANGE, PURPLE
 from andrea_lab.view.style import Picture, figure, picture
 
 COUNTED = {

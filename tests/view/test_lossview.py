@@ -12,7 +12,8 @@ from PIL import Image
 
 from andrea_lab.run.losslog import encode
 from andrea_lab.view import LossView, lossview, save_curve
-from andrea_lab.view.curve import COLUMNS, HEIGHT, RED, WIDTH
+from andrea_lab.view.curve import COLUMNS, HEIGHT, WIDTH
+from andrea_lab.view.palette import RED
 
 
 def entry(step, loss=None, **more):
