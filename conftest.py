@@ -12,7 +12,12 @@ hypothesis.settings.load_profile("andrea")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keeps a file on one worker under any -n: the cells of a notebook share a kernel."""
+    """Keeps a file on one worker under any -n: the cells of a notebook share a kernel. So do all tests in a browser."""
     from xdist.scheduler import LoadFileScheduling
 
-    return LoadFileScheduling(config, log)
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            folder = "tests/browser/"
+            return folder if nodeid.startswith(folder) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)

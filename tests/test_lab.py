@@ -1,9 +1,6 @@
 """`make lab`: JupyterLab really starts on the first notebook."""
 
-import os
-import re
-import signal
-import subprocess
+import json
 import time
 import urllib.error
 import urllib.request
@@ -11,35 +8,14 @@ import urllib.request
 import pytest
 
 from tests.imports import ROOT
-
-START_SECONDS = 120
+from tests.jupyter import START_SECONDS, jupyterlab
 
 
 @pytest.fixture
 def lab(tmp_path):
-    """JupyterLab as `make lab LAB_FLAGS=--no-browser` starts it, with settings of its own; the address it prints."""
-    env = {**os.environ, "JUPYTER_CONFIG_DIR": str(tmp_path / "c"), "JUPYTER_RUNTIME_DIR": str(tmp_path / "r")}
-    env["JUPYTER_DATA_DIR"] = str(tmp_path / "d")
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        command = ["sh", "tools/lab.sh", "--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=200"]
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=out, stderr=subprocess.STDOUT)
-    try:
-        yield wait_for_address(process, log)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-
-
-def wait_for_address(process, log):
-    """The address in the log, as soon as it is there."""
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        found = re.search(r"http://127\.0\.0\.1:\d+/lab/tree/\S+", log.read_text())
-        if found:
-            return found.group()
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
+    """The address of JupyterLab as `make lab LAB_FLAGS=--no-browser` starts it, with settings of its own."""
+    with jupyterlab(ROOT, tmp_path) as address:
+        yield address
 
 
 def fetch(address):
@@ -61,3 +37,12 @@ def test_it_opens_the_first_notebook(lab):
     assert "JupyterLab" in fetch(lab)
     kernels = lab.partition("/lab/")[0] + "/api/kernelspecs?token=" + lab.partition("token=")[2]
     assert '"default": "python3"' in fetch(kernels)
+
+
+def test_it_asks_nobody_for_news_or_updates(lab):
+    server, token = lab.partition("/lab/")[0], lab.partition("token=")[2]
+    name = "@jupyterlab/apputils-extension:notification"
+    settings = json.loads(fetch(f"{server}/lab/api/settings/{name}?token={token}"))
+    defaults = {key: value["default"] for key, value in settings["schema"]["properties"].items()}
+    assert defaults["fetchNews"] == "false"
+    assert defaults["checkForUpdates"] is False
