@@ -175,6 +175,8 @@ class _Segment:
                 self._save(wait=True)
             raise
         self._save(wait=True)
+        if outcome == "interrupted":
+            self.records.asked("stop")
         return outcome
 
     def _step(self, step: int) -> bool:
@@ -222,8 +224,11 @@ class _Segment:
         wishes = self.engine.poll()
         if "stop" in wishes:
             return
-        if "save" in wishes or _due(step, self.config.train.save_every):
+        asked = "save" in wishes  # the list is the engine's own, and a save crosses it out
+        if asked or _due(step, self.config.train.save_every):
             self._save(wait=False)
+        if asked:
+            self.records.asked("save")
         self._sample(step)
 
     def _save(self, wait: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from andrea_lab.engine.client import EngineDied
 from andrea_lab.engine.errors import TrainingStopped
+from andrea_lab.engine.signals import Aborted
 from andrea_lab.proxy.recovery import Chooser, Note, audit_line, bring_to, mend_log
 from andrea_lab.run import samples, segments
 from andrea_lab.run.directory import RunDirectory, RunError
@@ -37,6 +38,8 @@ class Records:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Aborted):
+            self.asked("abort")
         if error is None:
             self._end(self.outcome)
         else:
@@ -71,6 +74,13 @@ class Records:
             return  # a resume from this step begins with the whole sample
         found = {"step": step, "segment": self.segment} | asked | {"text": written["text"]}
         self._write(self.run.samples, samples.append, self.run, found)
+
+    def asked(self, wish: str) -> None:
+        """Something asked for from outside was met after the last step done. A note: without it the run goes on too."""
+        try:
+            segments.note(self.run, self.segment, wish, self.engine.done)
+        except OSError as error:
+            self.note(f"{self.run.segments}: found {error.strerror or error}, expected to note a {wish}; going on")
 
     def _write(self, path: Path, write: Callable[..., Any], *what: Any) -> None:
         try:

@@ -1,6 +1,7 @@
 """The record of a run's segments, its uninterrupted stretches: one line when one begins, one when it ends.
 
-A segment that was killed has no end. The number of a segment only ever rises.
+Between the two a line for each save, stop or abort that was asked for from outside and met. A segment that was killed
+has no end. The number of a segment only ever rises.
 """
 
 import json
@@ -16,11 +17,15 @@ from andrea_lab.run.losslog import last_entry
 
 @dataclass
 class Segment:
-    """One segment: the facts known when it began, and those known when it ended; outcome None: killed or at work."""
+    """One segment: the facts known when it began, and those known when it ended; outcome None: killed or at work.
+
+    asked: the wishes that were met, in their order, each with "wish", "step" and "time".
+    """
 
     number: int
     begin: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def outcome(self) -> str | None:
@@ -45,6 +50,11 @@ def end(run: RunDirectory, segment: int, outcome: str, *, files: Files = REAL, *
     _append(run, "end", segment, {"outcome": outcome} | facts, files)
 
 
+def note(run: RunDirectory, segment: int, wish: str, step: int, *, files: Files = REAL) -> None:
+    """Record that a wish, "save", "stop" or "abort", was met after `step`. Raises OSError."""
+    _append(run, "asked", segment, {"wish": wish, "step": step}, files)
+
+
 def read(run: RunDirectory) -> list[Segment]:
     """All segments by number; lines that a crash tore are passed over. Empty without a record. Raises RunError."""
     try:
@@ -56,8 +66,13 @@ def read(run: RunDirectory) -> list[Segment]:
     segments: dict[int, Segment] = {}
     for line in good(lines):
         number, event = line.pop("segment", None), line.pop("event", None)
-        if type(number) is int and event in ("begin", "end"):
-            getattr(segments.setdefault(number, Segment(number)), event).update(line)
+        if type(number) is not int or event not in ("begin", "end", "asked"):
+            continue
+        segment = segments.setdefault(number, Segment(number))
+        if event == "asked":
+            segment.asked.append(line)
+        else:
+            getattr(segment, event).update(line)
     return [segments[number] for number in sorted(segments)]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from andrea_lab.checkpoint import lock
 from andrea_lab.checkpoint.files import Files
-from andrea_lab.checkpoint.lock import Holder, LockError, RunLock, holder, lock_path, process_start
+from andrea_lab.checkpoint.lock import Holder, LockError, RunLock, holder, lock_path, process_start, seen_at_work
 
 WAIT = 60  # seconds for another process, which takes a few hundredths
 
@@ -364,3 +364,32 @@ def test_a_system_without_flock_is_named_and_the_module_loads(tmp_path, monkeypa
     spec.loader.exec_module(elsewhere)
     with pytest.raises(elsewhere.LockError, match="found a system without flock, expected one where a run can be"):
         elsewhere.RunLock(tmp_path, "engine").acquire()
+
+
+def test_a_holder_is_seen_without_asking_for_the_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", None)  # a look that asked for the lock would fail
+    assert seen_at_work(tmp_path, "engine") is None
+    with child(HOLD, tmp_path) as process:
+        assert seen_at_work(tmp_path, "engine").pid == process.pid
+        process.communicate("", timeout=WAIT)
+        assert seen_at_work(tmp_path, "engine") is None, "the record went with the lock"
+
+
+def test_a_record_of_a_process_without_the_lock_is_not_believed(tmp_path, monkeypatch):
+    us = record(tmp_path)
+    assert seen_at_work(tmp_path, "engine") is None
+    with kernel_lock(tmp_path):
+        assert seen_at_work(tmp_path, "engine") == us
+        record(tmp_path, started=us.started + 100)
+        assert seen_at_work(tmp_path, "engine") is None, "an earlier process of this number"
+    record(tmp_path)
+    monkeypatch.setattr(lock, "LOCKS", tmp_path / "no list of locks")
+    assert seen_at_work(tmp_path, "engine") == us
+    away = record(tmp_path, host="elsewhere")
+    assert seen_at_work(tmp_path, "engine") == away
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.write_bytes(b"\xff{"), lambda path: path.mkdir()])
+def test_what_is_no_record_is_nobody(tmp_path, spoil):
+    spoil(lock_path(tmp_path, "engine"))
+    assert seen_at_work(tmp_path, "engine") is None

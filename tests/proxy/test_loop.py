@@ -105,6 +105,39 @@ def test_an_abort_asked_for_from_outside_saves_nothing_however_short_the_steps(t
     assert segments.read(RunDirectory(tmp_path / "r"))[-1].outcome == "aborted"
 
 
+def test_wishes_from_outside_are_recorded_at_the_step_they_were_met(tmp_path):
+    wishes = {3: "save", 5: "save", 7: "stop"}
+
+    def ask(entry):
+        if entry["step"] in wishes:
+            send(tmp_path / "r", wishes[entry["step"]])
+
+    train(config(), tmp_path / "r", steps=100, save_every=5, on_entry=ask)
+    (only,) = segments.read(RunDirectory(tmp_path / "r"))
+    assert [(asked["step"], asked["wish"]) for asked in only.asked] == [*wishes.items()]
+    with pytest.raises(Aborted):
+        resume(tmp_path / "r", on_entry=lambda e: send(tmp_path / "r", "abort") if e["step"] == 9 else None)
+    last = segments.read(RunDirectory(tmp_path / "r"))[-1]
+    assert [asked["wish"] for asked in last.asked] == ["abort"] and last.asked[0]["step"] >= 9
+
+
+def test_a_wish_that_cannot_be_recorded_is_met_all_the_same(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(segments, "note", full)
+    notes = []
+
+    def ask(entry):
+        if entry["step"] in (2, 4):
+            send(tmp_path / "r", "save" if entry["step"] == 2 else "stop")
+
+    result = train(config(), tmp_path / "r", steps=20, on_entry=ask, on_note=notes.append)
+    assert result.outcome == "interrupted" and weights(tmp_path / "r") == ["step_000002.bin", "step_000004.bin"]
+    told = "r.segments.json: found No space left on device, expected to note a"
+    assert [told in note for note in notes] == [True, True]
+
+
 def test_ctrl_c_inside_a_step_lets_the_step_end(tmp_path, monkeypatch):
     accumulate = engine_module.Engine._accumulate
 

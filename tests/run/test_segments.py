@@ -39,6 +39,17 @@ def test_numbers_rise_when_the_record_was_lost_or_torn(run):
     assert segments.begin(run) == 8
 
 
+def test_wishes_that_were_met_stand_between_begin_and_end(run):
+    segments.begin(run, from_step=0)
+    segments.note(run, 1, "save", 12)
+    segments.note(run, 1, "stop", 20)
+    segments.end(run, 1, "interrupted")
+    (only,) = segments.read(run)
+    assert [(asked["wish"], asked["step"]) for asked in only.asked] == [("save", 12), ("stop", 20)]
+    assert only.outcome == "interrupted" and "wish" not in only.begin | only.end
+    assert all(len(asked["time"]) == 20 for asked in only.asked)
+
+
 def test_facts_that_are_no_json_are_refused_before_anything_is_written(run):
     with pytest.raises(ValueError, match="JSON compliant"):
         segments.begin(run, loss=float("nan"))
