@@ -56,17 +56,28 @@ class Sheet:
         return self.figure.text(left / self.width, 1 - top / self.height, words, **how)
 
 
-def width_of(words: str, size: float) -> float:
-    """Pixels that words of this size in points take."""
-    wide, _, _ = text_to_path.get_text_width_height_descent(words, FontProperties(size=size), ismath=False)
+def width_of(words: str, size: float, **font) -> float:
+    """Pixels that words of this size in points take; `font` as FontProperties takes it, such as weight="bold"."""
+    wide, _, _ = text_to_path.get_text_width_height_descent(words, FontProperties(size=size, **font), ismath=False)
     return wide * DPI / 72
 
 
 class Picture:
-    """A drawn figure as a notebook shows it: PNG bytes, and `words` in place of the picture."""
+    """A drawn figure as a notebook shows it: PNG bytes, and `words` in place of the picture.
 
-    def __init__(self, png: bytes, words: str):
-        self.png, self.words = png, words
+    regions: [(x0, y0, x1, y1, words)] in pixels from the upper left; where a notebook has widgets, pointing at one of
+    them, or walking through them with the arrow keys, says its words.
+    """
+
+    def __init__(self, png: bytes, words: str, regions=()):
+        self.png, self.words, self.regions = png, words, tuple(regions)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        if not self.regions:
+            return {}
+        from andrea_lab.view.hover import shown
+
+        return shown(self)
 
     def _repr_png_(self) -> bytes:
         return self.png

@@ -4,8 +4,8 @@ import numpy as np
 
 from andrea_lab.view.accesses import lanes_of, named, require_events, shortened, source
 from andrea_lab.view.cells import ticks
-from andrea_lab.view.palette import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 from andrea_lab.view.legends import Legend, swatches
+from andrea_lab.view.palette import BLUE, GREEN, INK, ORANGE, PURPLE, RED, SKY
 from andrea_lab.view.style import Picture, Sheet, picture
 
 WIDTH, LEFT, RIGHT = 840, 262, 14  # pixels; the lines of the kernel stand on the left
