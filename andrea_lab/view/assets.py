@@ -1,0 +1,26 @@
+"""The scripts and styles of the live loss view as text: what a widget carries, a server sends and a saved page holds."""
+
+from functools import cache
+from pathlib import Path
+
+LIVE = Path(__file__).parent / "live"
+VENDORED = LIVE / "vendor" / "uplot"
+# One after the other they are one module: uPlot leaves a name for ours, each of ours names for the next, the last exports.
+SCRIPTS = (VENDORED / "uPlot.iife.min.js", *(LIVE / f"{name}.js" for name in ("runstore", "draw", "lossview", "widget")))
+STYLES = (VENDORED / "uPlot.min.css", LIVE / "lossview.css")
+
+
+@cache
+def esm() -> str:
+    """The module: exports `mount` for a page and, as default, `{render}` for a widget."""
+    return _joined(SCRIPTS)
+
+
+@cache
+def css() -> str:
+    """The styles that go with it; every rule of ours begins at the class `andrea-lossview` or `andrea-still`."""
+    return _joined(STYLES)
+
+
+def _joined(files: tuple[Path, ...]) -> str:
+    return "\n".join(file.read_text(encoding="utf-8").rstrip() + "\n" for file in files)

@@ -1,0 +1,589 @@
+// The live loss view: mount(root, {...}) shows one run or several in any page and returns what feeds it.
+
+const PERIOD = 250; // ms between two redraws for new records; what a reader does is drawn at once
+const LABEL_PERIOD = 10_000; // ms between two new descriptions for a screen reader
+const STATES = { training: "work", finished: "good", stopped: "calm", waiting: "calm", unknown: "calm", aborted: "calm" };
+let views = 0;
+
+// An element: make("p", {class: "x", ...attributes}, ...children).
+function make(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+// Write a text where it differs, so that nothing is laid out anew for nothing.
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+// runs: names, one colour each. control: null, or (index, "save" | "stop") => Promise<{ok, text}>.
+// options: {smooth: span, average: "ema" | "smma", log: bool, theme: "light" | "dark" | null}.
+// Returns {frame(index, bytes), have(index), destroy(), element}. `frame` returns {ok, generation, count}: what the view
+// holds now; ok is false when records before this frame are missing or it cannot be read. `have` says the same.
+function mount(root, { runs, control = null, options = {} }) {
+  const view = new LiveView(root, runs, control, options);
+  return {
+    frame: (index, data) => view.take(index, data),
+    have: (index) => view.have(index),
+    destroy: () => view.destroy(),
+    element: view.element,
+  };
+}
+
+class LiveView {
+  constructor(root, runs, control, options) {
+    this.stores = runs.map((name) => new RunStore(name, options.average ?? "ema", options.smooth ?? 20));
+    this.control = control;
+    this.span = options.smooth ?? null; // null: by the length of the run
+    this.average = options.average ?? "ema";
+    this.log = options.log ?? false;
+    this.theme = options.theme ?? null;
+    this.shown = runs.map(() => true);
+    this.chosen = 0;
+    this.window = null; // null: the whole run; else {low, high, follow}
+    this.faults = runs.map(() => null);
+    this.redraws = 0;
+    this.lastDraw = this.lastLabel = -Infinity;
+    this.slowest = 0;
+    this.visible = true;
+    this.key = `andrea-lossview-${++views}`;
+    this.plots = {};
+    this.ended = new AbortController(); // takes every listener with it
+    this.#build();
+    root.append(this.element);
+    this.#watch();
+    this.#restyle();
+  }
+
+  // --- the page -------------------------------------------------------------------------------------------------
+
+  #build() {
+    const part = (name, tag = "div", more = {}, ...children) => (this[name] = make(tag, { class: `al-${name}`, ...more }, ...children));
+    this.element = make("section", { class: "andrea-lossview", "aria-label": "Training run" });
+    const title = make("div", { class: "al-title" }, part("name", "h2"), part("badge", "span"), part("why", "span"));
+    this.figures = {};
+    const figures = make("dl", { class: "al-figures" });
+    for (const name of ["step", "loss", "smoothed", "tokens/s", "time left"]) {
+      this.figures[name] = make("dd");
+      figures.append(make("div", {}, make("dt", {}, name), this.figures[name]));
+    }
+    const header = make("header", {}, title, figures);
+    this.element.append(header, part("problems", "p", { hidden: "" }), this.#controls(part));
+    this.element.append(part("legend", "div", { role: "group", "aria-label": "Runs", hidden: "" }));
+    this.element.append(part("readout", "p"), part("charts"));
+    if (this.stores.length > 1) this.#buildLegend();
+    this.#buildMain(part);
+    this.#buildStrips();
+  }
+
+  #button(text, action, more = {}) {
+    const made = make("button", { type: "button", ...more }, text);
+    made.addEventListener("click", () => action(made), { signal: this.ended.signal });
+    return made;
+  }
+
+  #controls(part) {
+    const average = (kind, words) =>
+      this.#button(kind.toUpperCase(), () => this.#respan(kind, null), { "aria-pressed": "false", title: words, "data-average": kind });
+    this.averages = [average("ema", "exponential moving average"), average("smma", "smoothed moving average")];
+    this.slider = make("input", { type: "range", min: 0, max: 300, step: 1, "aria-label": "Span of the moving average" });
+    this.slider.addEventListener("input", () => this.#respan(null, Math.round(10 ** (this.slider.value / 100))), { signal: this.ended.signal });
+    this.logButton = this.#button("Log scale", () => this.#setLog(!this.log), { "aria-pressed": String(this.log) });
+    this.wholeButton = this.#button("Whole run", () => this.#zoom(null), { "aria-pressed": "true" });
+    this.newestButton = this.#button("Newest", () => this.#follow(), { "aria-pressed": "false" });
+    const smoothing = make("div", { class: "al-group", role: "group", "aria-label": "Smoothing" });
+    smoothing.append(make("span", { class: "al-joined" }, ...this.averages), this.slider, part("span", "output"));
+    const scale = make("div", { class: "al-group" }, make("span", { class: "al-joined" }, this.wholeButton, this.newestButton), this.logButton);
+    this.saveButton = this.#button("Checkpoint now", () => this.#wish("save"));
+    this.stopButton = this.#button("Stop…", () => this.#confirm(true), { "aria-expanded": "false" });
+    part("confirm", "span", { hidden: "", role: "group", "aria-label": "Stop the run?" });
+    this.stopNow = this.#button("Stop", () => this.#wish("stop"), { class: "al-danger" });
+    this.confirm.append("Save and stop after this step?", this.stopNow, this.#button("Keep training", () => this.#confirm(false)));
+    part("wishes", "div", { class: "al-group al-wishes", hidden: "" }, this.saveButton, this.stopButton, this.confirm);
+    return make("div", { class: "al-controls" }, smoothing, scale, this.wishes, part("answer", "p", { "aria-live": "polite" }));
+  }
+
+  #buildLegend() {
+    this.legend.hidden = false;
+    this.rows = this.stores.map((store, n) => {
+      const box = make("input", { type: "checkbox", "aria-label": `Show ${store.name}` });
+      box.checked = true;
+      box.addEventListener("change", () => { this.shown[n] = box.checked; this.#ask(true); }, { signal: this.ended.signal });
+      const name = this.#button(store.name, () => this.#choose(n), { "aria-pressed": String(n === 0), title: "Show its strips below" });
+      const values = make("span", { class: "al-values" });
+      this.legend.append(make("div", { class: "al-run" }, box, make("i", { class: `al-swatch al-run-${n % RUN_COLOURS}` }), name, values));
+      return { name, values };
+    });
+  }
+
+  #figure(name, title, keys = []) {
+    const host = make("div", { class: "al-plot", role: "img", "aria-label": title });
+    const caption = make("figcaption", {}, make("span", {}, title), ...keys);
+    this.charts.append(make("figure", { class: `al-figure al-figure-${name}` }, caption, host));
+    return { host, caption };
+  }
+
+  #buildMain(part) {
+    const key = (look, words) => make("span", { class: "al-key" }, make("i", { class: look }), words);
+    this.lostKey = key("al-line al-line-lost", "rewound");
+    this.lostKey.hidden = true;
+    const { host } = this.#figure("loss", "loss, nats per token", [key("al-line al-line-raw", "each step"), key("al-line al-line-smooth", "smoothed"), this.lostKey]);
+    this.main = host;
+    host.after(part("notes", "p", { hidden: "" }));
+    host.tabIndex = 0;
+    host.addEventListener("keydown", (event) => this.#press(event), { signal: this.ended.signal });
+    this.specs = { loss: { host, height: 300, axis: true, top: 26, format: tick, frame: () => this.frame ?? [0, 1] } };
+    const several = this.stores.length > 1;
+    this.specs.loss.lines = this.stores.flatMap((_, n) => [
+      { colour: several ? `run-${n % RUN_COLOURS}` : "raw", width: 1, alpha: several ? 0.3 : 1 },
+      { colour: `run-${n % RUN_COLOURS}`, width: 2.2 },
+    ]);
+    this.specs.loss.under = (ctx, place) => this.#paintUniform(ctx, place);
+    this.specs.loss.after = (ctx, place, line, xs) => line % 2 || this.#paintLost(ctx, place, line / 2, xs);
+    this.specs.loss.over = (ctx, place) => this.#paintOver(ctx, place);
+  }
+
+  #buildStrips() {
+    const source = this.#figure("source", "source");
+    this.sourceKeys = source.caption.appendChild(make("span", { class: "al-keys" }));
+    this.specs.source = {
+      host: source.host, height: 26, bare: true, lines: [], frame: () => [0, 1], splits: () => [],
+      under: (ctx, place) => paintSources(ctx, place, this.cells ?? [], (name) => this.#colour(name)),
+    };
+    const strip = (name, title, colour, more) => {
+      const { host, caption } = this.#figure(name, title);
+      this.specs[name] = { host, height: 64, lines: [{ colour }], frame: () => this.frames?.[name] ?? [0, 1], space: 22, format: tick, ...more };
+      return caption;
+    };
+    strip("lr", "learning rate", "run-0");
+    this.normCaption = strip("norm", "gradient norm", "norm", { log: true, height: 76, over: (ctx, place) => this.#paintThreshold(ctx, place) });
+    this.clipped = this.normCaption.appendChild(make("span", { class: "al-key" }));
+    strip("pace", "tokens per second", "pace");
+  }
+
+  // --- what changes it --------------------------------------------------------------------------------------------
+
+  #watch() {
+    const signal = this.ended.signal;
+    document.addEventListener("visibilitychange", () => this.#ask(true), { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#restyle(), { signal });
+    this.observers = [new ResizeObserver(() => this.#ask(true)), new MutationObserver(() => this.#restyle())];
+    this.observers.push(new IntersectionObserver(([entry]) => {
+      this.visible = entry.isIntersecting;
+      if (this.visible) this.#ask(true);
+    }, { rootMargin: "200px" }));
+    this.observers[0].observe(this.charts);
+    const themes = ["data-theme", "data-jp-theme-light", "data-vscode-theme-kind"];
+    for (const element of [document.documentElement, document.body]) this.observers[1].observe(element, { attributes: true, attributeFilter: themes });
+    this.observers[2].observe(this.element);
+  }
+
+  // Dark where the page around says so (JupyterLab, Visual Studio Code, data-theme), else as the reader's system prefers.
+  #isDark() {
+    const { theme } = document.documentElement.dataset, { jpThemeLight, vscodeThemeKind } = document.body.dataset;
+    const said = this.theme ?? theme;
+    if (said) return said === "dark";
+    if (jpThemeLight) return jpThemeLight === "false";
+    if (vscodeThemeKind) return !vscodeThemeKind.includes("light");
+    return matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+
+  #restyle() {
+    this.element.dataset.andreaTheme = this.#isDark() ? "dark" : "light";
+    this.colours = {};
+    this.style = getComputedStyle(this.element);
+    this.font = `13px ${this.style.fontFamily}`;
+    this.#ask(true);
+  }
+
+  #colour(name) {
+    return (this.colours[name] ??= this.style.getPropertyValue(`--al-${name}`).trim());
+  }
+
+  take(index, data) {
+    const store = this.stores[index];
+    if (!store) return { ok: false, generation: -1, count: 0 };
+    let ok = false;
+    try {
+      ok = store.take(decodeFrame(data));
+      this.faults[index] = null;
+      if (this.span === null) store.respan(this.average, defaultSpan(this.stores[0].facts.steps));
+    } catch (error) {
+      this.faults[index] = `a frame could not be read: ${error.message}`;
+    }
+    this.#ask(false);
+    return { ok, ...this.have(index) };
+  }
+
+  have(index) {
+    const { generation, count } = this.stores[index];
+    return { generation, count };
+  }
+
+  #respan(kind, span) {
+    this.average = kind ?? this.average;
+    if (span) this.span = span;
+    for (const store of this.stores) store.respan(this.average, this.span ?? store.average.span);
+    this.#ask(true);
+  }
+
+  #setLog(log) {
+    this.log = log;
+    this.#drop("loss"); // uPlot fixes an axis when it makes it
+    this.#ask(true);
+  }
+
+  #choose(n) {
+    this.chosen = n;
+    this.rows.forEach(({ name }, row) => name.setAttribute("aria-pressed", String(row === n)));
+    this.#ask(true);
+  }
+
+  #confirm(open) {
+    this.confirm.hidden = !open;
+    this.stopButton.hidden = open;
+    this.stopButton.setAttribute("aria-expanded", String(open));
+    (open ? this.stopNow : this.stopButton).focus();
+  }
+
+  async #wish(wish) {
+    if (wish === "stop") this.#confirm(false);
+    write(this.answer, wish === "stop" ? "Asking it to stop …" : "Asking for a checkpoint …");
+    this.saveButton.disabled = this.stopButton.disabled = true;
+    let said;
+    try {
+      said = await this.control(this.chosen, wish);
+    } catch (error) {
+      said = { ok: false, text: `it could not be asked: ${error.message}` };
+    }
+    this.saveButton.disabled = this.stopButton.disabled = false;
+    this.answer.classList.toggle("al-bad", !said.ok);
+    write(this.answer, said.text);
+  }
+
+  // --- the window -------------------------------------------------------------------------------------------------
+
+  #extent() {
+    const stores = this.stores.filter((store, n) => this.shown[n] && store.length);
+    const last = Math.max(0, ...stores.map((store) => store.lastStep)), first = Math.min(...stores.map((store) => store.firstStep));
+    const planned = Math.max(0, ...stores.map((store) => store.facts.steps ?? 0));
+    const high = planned >= last && last >= planned / 8 ? planned : Math.max(roundUp(last), 10);
+    return { low: stores.length && first > last / 2 ? first - 1 : 0, high: Math.max(high, 1), last };
+  }
+
+  #bounds() {
+    const { low, high, last } = this.#extent();
+    if (!this.window) return [low, high];
+    if (this.window.follow) {
+      const wide = this.window.high - this.window.low;
+      this.window.high = Math.max(last + 0.02 * wide, low + wide);
+      this.window.low = this.window.high - wide;
+    }
+    return [this.window.low, this.window.high];
+  }
+
+  // Show steps low..high, kept within the run and four steps wide at least; null shows all.
+  #zoom(low, high) {
+    const whole = this.#extent();
+    if (low !== null) {
+      const wide = Math.min(Math.max(high - low, 4), whole.high - whole.low);
+      low = Math.min(Math.max(low + (high - low - wide) / 2, whole.low), whole.high - wide);
+      this.window = wide < whole.high - whole.low ? { low, high: low + wide, follow: false } : null;
+    } else this.window = null;
+    this.#ask(true);
+  }
+
+  // Keep to the newest steps, as many as are shown; a tenth of the run when that is the whole.
+  #follow() {
+    const [low, high] = this.#bounds(), { last } = this.#extent();
+    const wide = this.window ? high - low : Math.max(20, Math.ceil(last / 10));
+    this.window = { low: last - wide, high: last, follow: true };
+    this.#ask(true);
+  }
+
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const [low, high] = this.#bounds(), wide = high - low, part = (a, b) => this.#zoom(low + a * wide, high + b * wide);
+    const actions = {
+      ArrowLeft: () => part(-0.1, -0.1), ArrowRight: () => part(0.1, 0.1), "+": () => part(0.25, -0.25), "=": () => part(0.25, -0.25),
+      "-": () => part(-0.5, 0.5), 0: () => this.#zoom(null), Home: () => this.#zoom(null), End: () => this.#follow(),
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation(); // a notebook has keys of its own
+    actions[event.key]();
+  }
+
+  // --- drawing ----------------------------------------------------------------------------------------------------
+
+  // Ask for a redraw: at the next frame of the page for what a reader did, else when PERIOD is over.
+  #ask(urgent) {
+    if (this.ended.signal.aborted) return;
+    if (urgent) this.soon ??= requestAnimationFrame(() => { this.soon = null; this.#draw(); });
+    else this.timer ??= setTimeout(() => { this.timer = null; this.#draw(); }, Math.max(0, this.lastDraw + PERIOD - performance.now()));
+  }
+
+  // Words and attributes change always, pixels only where they can be seen.
+  #draw() {
+    const began = (this.lastDraw = performance.now());
+    const root = this.element.dataset, [first] = this.stores;
+    root.andreaSteps = first?.length ?? 0;
+    root.andreaState = first?.facts.state ?? "waiting";
+    this.#write();
+    const width = this.charts.clientWidth;
+    if (document.hidden || !this.visible || !width) return;
+    this.#compute(width - GUTTER - MARGIN);
+    this.#paint(width);
+    const took = performance.now() - began;
+    this.slowest = Math.max(this.slowest, took);
+    Object.assign(root, {
+      andreaRedraws: ++this.redraws, andreaPoints: this.points, andreaWindow: this.bounds.map(Math.round).join(" "),
+      andreaRedrawMs: took.toFixed(1), andreaRedrawMsMax: this.slowest.toFixed(1),
+    });
+    this.#notes();
+    this.#label();
+  }
+
+  // Everything the plots show, from the records in the window.
+  #compute(pixels) {
+    this.bounds = this.#bounds();
+    const grid = (this.grid = new Grid(this.bounds, pixels));
+    const all = (this.columns = this.stores.map((store, n) => (this.shown[n] || n === this.chosen) && columnsOf(store, grid, n === this.chosen)));
+    const chosen = this.stores[this.chosen], mine = all[this.chosen];
+    const seen = all.filter((_, n) => this.shown[n]);
+    const vocab = this.stores.find((store) => store.facts.vocab)?.facts.vocab;
+    this.uniform = vocab ? Math.log(vocab) : null;
+    this.frame = lossFrame(seen.flatMap(({ loss, smooth }) => [loss, smooth]), this.window ? null : this.uniform, this.log);
+    this.lost = this.stores.map((store, n) => (this.shown[n] ? lostLines(store, grid) : []));
+    this.cells = sourceCells(chosen, grid, pixels);
+    this.frames = {
+      lr: stripFrame(mine.lr, false), pace: stripFrame(mine.pace, false), norm: stripFrame(mine.norm, true, chosen.facts.threshold),
+    };
+    const lines = [...seen.flatMap(({ loss, smooth }) => [loss, smooth]), mine.lr, mine.norm, mine.pace, ...this.lost.flat()];
+    this.points = lines.reduce((sum, line) => sum + line.reduce((n, value) => n + (value != null), 0), 0);
+  }
+
+  #paint(width) {
+    this.#syncStrips();
+    const { x } = this.grid, mine = this.columns[this.chosen], nothing = new Array(x.length).fill(null);
+    const lines = this.columns.flatMap((run, n) => (run && this.shown[n] ? [run.loss, run.smooth] : [nothing, nothing]));
+    const data = { loss: [x, ...lines], lr: [x, mine.lr], norm: [x, mine.norm], pace: [x, mine.pace] };
+    for (const [name, spec] of Object.entries(this.specs)) {
+      const height = name === "loss" && width < 480 ? 230 : spec.height;
+      const plot = (this.plots[name] ??= this.#plot(name));
+      plot.batch(() => {
+        if (plot.width !== width || plot.height !== height) plot.setSize({ width, height });
+        plot.setData(data[name] ?? [x], false);
+        plot.redraw(true, true);
+      });
+    }
+  }
+
+  #plot(name) {
+    return makePlot(this.specs[name].host, { ...this.specs[name], log: name === "loss" ? this.log : this.specs[name].log }, {
+      window: () => this.bounds, colour: (colour) => this.#colour(colour), font: this.font, key: this.key,
+      cursor: (plot) => this.#hover(plot), zoom: (low, high) => this.#zoom(low, high), whole: () => this.#zoom(null),
+    });
+  }
+
+  #drop(name) {
+    this.plots[name]?.destroy();
+    delete this.plots[name];
+  }
+
+  // Plots for the strips that come with the chosen run's frames.
+  #syncStrips() {
+    const strips = this.stores[this.chosen].strips.filter((strip) => strip.rows.length);
+    for (const name of Object.keys(this.specs).filter((key) => key.startsWith("more-"))) {
+      if (strips.some((strip) => `more-${strip.id}` === name)) continue;
+      this.#drop(name);
+      this.specs[name].host.parentElement.remove();
+      delete this.specs[name];
+    }
+    for (const strip of strips) {
+      const name = `more-${strip.id}`;
+      if (!this.specs[name]) {
+        const { host, caption } = this.#figure("more", strip.label);
+        caption.append(...keysOf(strip.names));
+        this.specs[name] = { host, height: 76, lines: [], space: 22, format: tick };
+        this.specs[name].frame = () => stripRange(this.specs[name].strip);
+        this.specs[name].under = (ctx, place) => paintStrip(ctx, place, this.specs[name].strip, (colour) => this.#colour(colour));
+      }
+      this.specs[name].strip = strip;
+    }
+  }
+
+  #paintUniform(ctx, place) {
+    if (this.uniform) paintLevel(ctx, place, this.uniform, `ln V = ${this.uniform.toFixed(2)}, a uniform guess`, this.#colour("soft"), this.font);
+  }
+
+  // Rewound stretches of run n, over its losses and under its average.
+  #paintLost(ctx, place, n, xs) {
+    const colour = this.#colour(this.stores.length > 1 ? `run-${n % RUN_COLOURS}` : "lost");
+    for (const line of this.lost[n]) paintLine(ctx, place, xs, line, colour, { dash: [4, 3], alpha: 0.8 });
+  }
+
+  #paintOver(ctx, place) {
+    const colour = (name) => this.#colour(name);
+    const room = (place.right - place.left) / (this.bounds[1] - this.bounds[0]);
+    this.columns.forEach((run, n) => {
+      if (!this.shown[n]) return;
+      const store = this.stores[n];
+      if (this.stores.length === 1 && room >= DOT_ROOM) paintDots(ctx, place, store, run, colour);
+      paintOdd(ctx, place, this.grid, run.loss, this.frame[1], colour(`run-${n % RUN_COLOURS}`), colour("bad"));
+      paintCrosses(ctx, place, store.oddSteps(run.from, run.to, 9 / room), colour("bad"));
+    });
+    paintMarks(ctx, place, this.stores[this.chosen].facts.marks, colour, this.font);
+  }
+
+  #paintThreshold(ctx, place) {
+    const { threshold } = this.stores[this.chosen].facts;
+    if (threshold) paintLevel(ctx, place, threshold, `clipped above ${tick(threshold)}`, this.#colour("soft"), this.font);
+  }
+
+  // --- words ------------------------------------------------------------------------------------------------------
+
+  #write() {
+    const store = this.stores[this.chosen], { facts } = store, last = store.length - 1;
+    write(this.name, store.facts.name ?? store.name);
+    write(this.badge, facts.state);
+    this.badge.dataset.look = STATES[facts.state] ?? "bad";
+    write(this.why, facts.why && facts.why !== facts.state ? facts.why : facts.fork ? `forked from ${facts.fork.from} at step ${number(facts.fork.step)}` : "");
+    const pace = store.pace(), left = (facts.steps - store.lastStep) * pace.seconds;
+    const values = {
+      step: last < 0 ? "none yet" : facts.steps ? `${number(store.lastStep)} of ${number(facts.steps)}` : number(store.lastStep),
+      loss: last < 0 ? "" : short(store.value("loss", last)),
+      smoothed: last < 0 || !store.finite[last] ? "" : short(store.smooth[last]),
+      "tokens/s": pace.tokens ? number(pace.tokens) : "",
+      "time left": facts.state === "training" && left > 0 ? duration(left) : "",
+    };
+    for (const [name, element] of Object.entries(this.figures)) {
+      write(element, values[name]);
+      element.parentElement.hidden = !values[name];
+    }
+    const { kind, span } = store.average;
+    for (const button of this.averages) button.setAttribute("aria-pressed", String(button.dataset.average === kind));
+    write(this.span, `over ${span} ${span === 1 ? "step" : "steps"}`);
+    this.slider.value = Math.round(100 * Math.log10(Math.min(Math.max(span, SPANS[0]), SPANS[1])));
+    this.slider.setAttribute("aria-valuetext", this.span.textContent);
+    this.logButton.setAttribute("aria-pressed", String(this.log));
+    this.wholeButton.setAttribute("aria-pressed", String(!this.window));
+    this.newestButton.setAttribute("aria-pressed", String(Boolean(this.window?.follow)));
+    this.wishes.hidden = !(this.control && facts.control);
+    const problems = this.stores.flatMap((one, n) => [this.faults[n], ...one.facts.problems].filter(Boolean).map((text) => this.#of(one, text)));
+    write(this.problems, problems.join("; "));
+    this.problems.hidden = !problems.length;
+    this.lostKey.hidden = !this.stores.some((one) => one.lostLength);
+    this.#sourceLegend(store);
+    if (!this.pointed) this.#readout(null);
+  }
+
+  #of(store, text) {
+    return this.stores.length > 1 ? `${store.name}: ${text}` : text;
+  }
+
+  #sourceLegend(store) {
+    const names = store.sources.join("\n");
+    if (names === this.sourceNames) return;
+    this.sourceNames = names;
+    this.sourceKeys.replaceChildren(...keysOf(store.sources));
+  }
+
+  // Losses that no line shows, and what of the log does not count.
+  #notes() {
+    const notes = this.stores.flatMap((store, n) => {
+      if (!this.shown[n]) return [];
+      const found = [], odd = store.notFinite();
+      if (odd.count) found.push(`${number(odd.count)} ${odd.count === 1 ? "loss" : "losses"} not finite, first at step ${number(odd.first)}`);
+      let above = 0, highest = -Infinity, at = 0;
+      this.columns[n].loss.forEach((value, place) => {
+        if (value == null || value <= this.frame[1]) return;
+        above++;
+        if (value > highest) [highest, at] = [value, place];
+      });
+      if (above) found.push(`above the frame, highest ${short(highest)} near step ${number(this.grid.x[at])}`);
+      if (store.lostLength) found.push(`${number(store.lostLength)} ${store.lostLength === 1 ? "step" : "steps"} rewound`);
+      if (store.facts.unreadable) found.push(`${number(store.facts.unreadable)} ${store.facts.unreadable === 1 ? "line" : "lines"} of the log unreadable`);
+      return found.length ? [this.#of(store, found.join("; "))] : [];
+    });
+    write(this.notes, notes.join(". "));
+    this.notes.hidden = !notes.length;
+  }
+
+  // Describe the charts for a screen reader, seldom enough that it can be listened to.
+  #label() {
+    const wait = this.lastLabel + LABEL_PERIOD - performance.now();
+    if (wait > 0) {
+      this.labelTimer ??= setTimeout(() => { this.labelTimer = null; this.#label(); }, wait);
+      return;
+    }
+    this.lastLabel = performance.now();
+    const words = this.stores.map((store) => {
+      if (!store.length) return `${store.name}, ${store.facts.state}: no steps yet`;
+      const at = store.length - 1, odd = store.notFinite().count;
+      return `${store.name}, ${store.facts.state}: step ${number(store.lastStep)}, loss ${short(store.value("loss", 0))} to ${short(store.value("loss", at))}, ` +
+        `smoothed ${short(store.smooth[at])}${odd ? `, ${odd} not finite` : ""}`;
+    });
+    this.main.setAttribute("aria-label", `Loss by step. ${words.join(". ")}. Arrow keys move, plus and minus zoom, Home shows the whole run, End the newest steps.`);
+    const store = this.stores[this.chosen], at = store.length - 1;
+    if (at < 0) return;
+    const say = (name, text) => this.specs[name].host.setAttribute("aria-label", text);
+    say("source", `source of each step: ${store.sources.join(", ")}`);
+    say("lr", `learning rate, now ${rate(store.value("lr", at))}`);
+    say("norm", `gradient norm, now ${short(store.value("grad_norm", at))}`);
+    say("pace", `tokens per second, now ${number(store.pace().tokens || 0)}`);
+  }
+
+  #hover(plot) {
+    const { left } = plot.cursor;
+    this.pointed = left >= 0;
+    this.#readout(this.pointed ? plot.posToVal(left, "x") : null);
+  }
+
+  // What the log says at the step under the cursor; null: how to look closer.
+  #readout(step) {
+    const store = this.stores[this.chosen];
+    this.rows?.forEach(({ values }, n) => {
+      const one = this.stores[n], at = step === null ? one.length - 1 : one.nearest(step);
+      write(values, at < 0 ? one.facts.state : `step ${number(one.stepAt(at))}   loss ${short(one.value("loss", at))}   smoothed ${short(one.smooth[at])}${step === null ? `   ${one.facts.state}` : ""}`);
+    });
+    const at = step === null ? -1 : store.nearest(step);
+    this.readout.classList.toggle("al-hint", at < 0);
+    if (at < 0) return write(this.readout, "Drag to zoom, double-click for the whole run.");
+    const shown = store.stepAt(at), near = (this.bounds[1] - this.bounds[0]) / 200;
+    const marks = store.facts.marks.filter((mark) => Math.abs(mark.step - step) <= near).map((mark) => WORDS[mark.kind] ?? mark.kind);
+    const parts = [
+      `step ${number(shown)}`, `loss ${short(store.value("loss", at))}`, `smoothed ${short(store.smooth[at])}`, `rate ${rate(store.value("lr", at))}`,
+      `norm ${short(store.value("grad_norm", at))}`, store.value("pace", at) > 0 ? `${number(store.value("pace", at))} tokens/s` : "",
+      store.sources[store.value("source", at)] ?? "", `segment ${store.value("segment", at)}`, [...new Set(marks)].join(", "),
+    ];
+    write(this.readout, parts.filter(Boolean).join("   "));
+  }
+
+  destroy() {
+    if (this.ended.signal.aborted) return;
+    this.ended.abort();
+    for (const observer of this.observers) observer.disconnect();
+    for (const timer of [this.timer, this.labelTimer]) clearTimeout(timer);
+    cancelAnimationFrame(this.soon);
+    for (const name of Object.keys(this.plots)) this.#drop(name);
+    this.element.remove();
+  }
+}
+
+// Names with their colours; those beyond the palette share one.
+function keysOf(names) {
+  return names.map((name, n) => make("span", { class: "al-key" }, make("i", { class: `al-square al-${sourceColour(n)}` }), name));
+}
+
+// The span that a run of so many planned steps is smoothed over: a twentieth, within 8 and 200; 20 when nobody planned.
+function defaultSpan(steps) {
+  return steps ? Math.min(Math.max(Math.floor(steps / 20), 8), 200) : 20;
+}
+
+// The next of 20, 30, 50, 80, 120 times a power of ten: an axis that grows in few jumps.
+function roundUp(step) {
+  for (let unit = 1; ; unit *= 10) for (const lead of [20, 30, 50, 80, 120]) if (step <= lead * unit) return lead * unit;
+}
