@@ -1,12 +1,18 @@
-"""The scripts and styles of the live loss view as text: what a widget carries, a server sends and a saved page holds."""
+"""The scripts and styles of the live loss view as text: for a widget, for a server and for a page saved as one file."""
 
 from functools import cache
 from pathlib import Path
 
 LIVE = Path(__file__).parent / "live"
 VENDORED = LIVE / "vendor" / "uplot"
-# One after the other they are one module: uPlot leaves a name for ours, each of ours names for the next, the last exports.
-SCRIPTS = (VENDORED / "uPlot.iife.min.js", *(LIVE / f"{name}.js" for name in ("runstore", "draw", "lossview", "widget")))
+# One after the other they are one module: each leaves names for those after it, the last exports.
+SCRIPTS = (
+    VENDORED / "uPlot.iife.min.js",
+    LIVE / "runstore.js",
+    LIVE / "draw.js",
+    LIVE / "lossview.js",
+    LIVE / "widget.js",
+)
 STYLES = (VENDORED / "uPlot.min.css", LIVE / "lossview.css")
 
 

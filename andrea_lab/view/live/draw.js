@@ -95,7 +95,7 @@ function sourceCells(store, grid, pixels) {
       steps++;
       at++;
     } while (at < end && store.stepAt(at) < from + wide);
-    cells.push({ from, to: from + wide, shares: shares.map((n) => n / steps) });
+    cells.push({ from, to: Math.min(from + wide, store.lastStep + 1), shares: shares.map((n) => n / steps) });
   }
   return cells;
 }
@@ -124,7 +124,7 @@ function niceStep(least) {
   return power * [1, 2, 2.5, 5, 10].find((lead) => lead * power >= least * 0.999);
 }
 
-// The frame of a strip: from 0 to a round number above all values, or whole decades where `log`.
+// The frame of a strip: from 0 to above all values, or close around them where `log`; `include` lies within it.
 function stripFrame(line, log, include = null) {
   let low = Infinity, high = -Infinity;
   for (const value of include == null ? line : [...line, include]) {
@@ -133,27 +133,27 @@ function stripFrame(line, log, include = null) {
     high = Math.max(high, value);
   }
   if (low > high) return log ? [0.1, 10] : [0, 1];
-  if (!log) return [Math.min(low, 0), high > 0 ? 1.05 * high : 1];
-  return [10 ** Math.floor(Math.log10(low)), 10 ** Math.max(Math.ceil(Math.log10(high)), Math.floor(Math.log10(low)) + 1)];
+  return log ? [low / 1.25, high * 1.25] : [Math.min(low, 0), high > 0 ? 1.08 * high : 1];
 }
 
-// Where a logarithmic axis has lines, at most `most` of them: decades, with 2 and 5 between them where there is room, or
-// round steps where it spans less than a decade.
+// Where a logarithmic axis has lines, about `most` of them: decades, with others between them where there is room, or round
+// steps where it spans less than one.
 function logSplits(low, high, most) {
   const made = [];
-  if (high / low < 6) {
+  if (high / low < 5) {
     const unit = niceStep((high - low) / most);
     for (let n = Math.ceil(low / unit); n * unit <= high; n++) made.push(n * unit);
     return made;
   }
   const decades = Math.log10(high / low), each = Math.ceil(decades / most);
-  const leads = 3 * decades <= most ? [1, 2, 5] : [1];
+  const leads = 3 * decades <= most ? [1, 2, 5] : 2 * decades <= most ? [1, 3] : [1];
   for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
     for (const lead of power % each ? [] : leads) made.push(lead * 10 ** power);
   return made.filter((value) => value >= low * 0.999 && value <= high * 1.001);
 }
 
-// One plot in `host`. spec: {height, axis, top, log, frame(), splits, format, lines: [{colour, width, alpha}], and what to paint
+// One plot in `host`. spec: {height, axis, top, log, frame(), splits, format, lines: [{colour, width, alpha}], each: every how manieth
+// line has a dot under the cursor, and what to paint
 // around them: under(ctx, place), after(ctx, place, line, xs) each line, over(ctx, place)}.
 // shared: {window(), colour(name), font, key, cursor(plot), zoom(low, high), whole()}.
 function makePlot(host, spec, shared) {
@@ -163,27 +163,28 @@ function makePlot(host, spec, shared) {
   const x = {
     stroke: ink, grid, ticks, font: shared.font, space: 72, gap: 6, size: spec.axis ? 30 : 0,
     incrs: [1, 2, 5, 10, 20, 50].flatMap((n) => [n, n * 100, n * 1e4, n * 1e6]).sort((a, b) => a - b),
-    values: spec.axis ? (_, splits) => splits.map((n) => number(n)) : none,
+    values: spec.axis ? (_, splits) => splits.map((n) => stepTick(n, splits.at(-1))) : none,
   };
   const y = {
     stroke: ink, grid, ticks, font: shared.font, size: GUTTER, gap: 8, space: spec.space ?? 34,
     values: spec.format ? (_, splits) => splits.map(spec.format) : none,
   };
-  if (spec.bare) y.grid = { show: false };
+  if (spec.bare) x.grid = y.grid = { show: false };
   if (spec.log) Object.assign(y, { splits: (u, _, low, high) => logSplits(low, high, u.height / y.space), filter: (_, splits) => splits });
   if (spec.splits) Object.assign(y, { splits: () => spec.splits() });
   const series = spec.lines.map((line) => ({
     stroke: () => shared.colour(line.colour), width: line.width ?? 1.2, alpha: line.alpha ?? 1,
     points: { show: false },
   }));
-  const plot = new uPlot({
+  return new uPlot({
     width: host.clientWidth || 600, height: spec.height, padding: [spec.top ?? 8, MARGIN, spec.bare ? 0 : 4, 0], pxAlign: 0,
     legend: { show: false },
     scales: { x: { time: false, range: () => shared.window() }, y: { distr: spec.log ? 3 : 1, range: () => spec.frame() } },
     axes: [x, y],
     series: [{}, ...series],
     cursor: {
-      y: false, points: { show: false }, sync: { key: shared.key, scales: ["x", null] },
+      y: false, move: (u, left, top) => [left < 0 ? left : u.valToPos(Math.round(u.posToVal(left, "x")), "x"), top], // on a step
+      points: { size: (_, n) => (n % spec.each ? 0 : 8), width: 0 }, sync: { key: shared.key, scales: ["x", null] },
       drag: { x: true, y: false, setScale: false, dist: 5 }, bind: { dblclick: () => shared.whole },
     },
     hooks: {
@@ -198,7 +199,6 @@ function makePlot(host, spec, shared) {
       }],
     },
   }, [[0, 1], ...spec.lines.map(() => [null, null])], host);
-  return plot;
 }
 
 // Run `paint` with the canvas in CSS pixels. place: {x(step), y(value), left, top, right, bottom}; clipped to the plot
@@ -238,7 +238,7 @@ function paintLine(ctx, place, xs, ys, colour, { width = 1, dash = [], alpha = 1
   ctx.globalAlpha = 1;
 }
 
-// A horizontal line at a value with words above its right end.
+// A horizontal line at a value, with words above its right end if any.
 function paintLevel(ctx, place, value, words, colour, font) {
   const y = Math.round(place.y(value)) + 0.5;
   if (y < place.top || y > place.bottom) return;
@@ -311,7 +311,7 @@ function paintOdd(ctx, place, grid, line, ceiling, dot, warning) {
 function paintCrosses(ctx, place, steps, colour) {
   Object.assign(ctx, { strokeStyle: colour, lineWidth: 2, lineCap: "round" });
   for (const step of steps) {
-    const x = place.x(step), y = place.bottom - 7;
+    const x = place.x(step), y = place.bottom - 15; // above the ticks
     if (x < place.left || x > place.right) continue;
     ctx.beginPath();
     ctx.moveTo(x - 4, y - 4);
@@ -327,9 +327,11 @@ function paintDots(ctx, place, store, { from, to }, colour) {
   for (let at = from; at < to; at++) {
     const loss = store.value("loss", at);
     if (!Number.isFinite(loss)) continue;
+    const x = place.x(store.stepAt(at));
+    if (x < place.left - 1 || x > place.right + 1) continue;
     ctx.fillStyle = colour(sourceColour(store.value("source", at)));
     ctx.beginPath();
-    ctx.arc(place.x(store.stepAt(at)), place.y(loss), 2.6, 0, 7);
+    ctx.arc(x, place.y(loss), 2.6, 0, 7);
     ctx.fill();
   }
 }
@@ -389,6 +391,11 @@ function stripRange(strip) {
 // How numbers are written: a step or a count; a loss; a rate; a time in words.
 function number(n) {
   return Math.round(n).toLocaleString("en-US");
+}
+
+// Steps on an axis that ends at `last`: in thousands when they are many.
+function stepTick(n, last) {
+  return last >= 1e5 && n ? `${number(n / 1000)}k` : number(n);
 }
 
 function short(x) {

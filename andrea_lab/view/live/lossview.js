@@ -61,7 +61,7 @@ class LiveView {
 
   #build() {
     const part = (name, tag = "div", more = {}, ...children) => (this[name] = make(tag, { class: `al-${name}`, ...more }, ...children));
-    this.element = make("section", { class: "andrea-lossview", "aria-label": "Training run" });
+    this.element = make("section", { class: `andrea-lossview${this.stores.length > 1 ? " al-several" : ""}`, "aria-label": "Training run" });
     const title = make("div", { class: "al-title" }, part("name", "h2"), part("badge", "span"), part("why", "span"));
     this.figures = {};
     const figures = make("dl", { class: "al-figures" });
@@ -100,7 +100,7 @@ class LiveView {
     this.stopButton = this.#button("Stop…", () => this.#confirm(true), { "aria-expanded": "false" });
     part("confirm", "span", { hidden: "", role: "group", "aria-label": "Stop the run?" });
     this.stopNow = this.#button("Stop", () => this.#wish("stop"), { class: "al-danger" });
-    this.confirm.append("Save and stop after this step?", this.stopNow, this.#button("Keep training", () => this.#confirm(false)));
+    this.confirm.append("Save, then stop?", this.stopNow, this.#button("Keep training", () => this.#confirm(false)));
     part("wishes", "div", { class: "al-group al-wishes", hidden: "" }, this.saveButton, this.stopButton, this.confirm);
     return make("div", { class: "al-controls" }, smoothing, scale, this.wishes, part("answer", "p", { "aria-live": "polite" }));
   }
@@ -112,8 +112,8 @@ class LiveView {
       box.checked = true;
       box.addEventListener("change", () => { this.shown[n] = box.checked; this.#ask(true); }, { signal: this.ended.signal });
       const name = this.#button(store.name, () => this.#choose(n), { "aria-pressed": String(n === 0), title: "Show its strips below" });
-      const values = make("span", { class: "al-values" });
-      this.legend.append(make("div", { class: "al-run" }, box, make("i", { class: `al-swatch al-run-${n % RUN_COLOURS}` }), name, values));
+      const values = ["step", "loss", "smoothed", "state"].map(() => make("span", { class: "al-value" }));
+      this.legend.append(make("div", { class: "al-run" }, box, make("i", { class: `al-swatch al-run-${n % RUN_COLOURS}` }), name, ...values));
       return { name, values };
     });
   }
@@ -134,7 +134,7 @@ class LiveView {
     host.after(part("notes", "p", { hidden: "" }));
     host.tabIndex = 0;
     host.addEventListener("keydown", (event) => this.#press(event), { signal: this.ended.signal });
-    this.specs = { loss: { host, height: 300, axis: true, top: 26, format: tick, frame: () => this.frame ?? [0, 1] } };
+    this.specs = { loss: { host, height: 300, axis: true, top: 26, each: 2, format: tick, frame: () => this.frame ?? [0, 1] } };
     const several = this.stores.length > 1;
     this.specs.loss.lines = this.stores.flatMap((_, n) => [
       { colour: several ? `run-${n % RUN_COLOURS}` : "raw", width: 1, alpha: several ? 0.3 : 1 },
@@ -149,17 +149,17 @@ class LiveView {
     const source = this.#figure("source", "source");
     this.sourceKeys = source.caption.appendChild(make("span", { class: "al-keys" }));
     this.specs.source = {
-      host: source.host, height: 26, bare: true, lines: [], frame: () => [0, 1], splits: () => [],
+      host: source.host, height: 26, bare: true, lines: [], each: 1, frame: () => [0, 1], splits: () => [],
       under: (ctx, place) => paintSources(ctx, place, this.cells ?? [], (name) => this.#colour(name)),
     };
     const strip = (name, title, colour, more) => {
       const { host, caption } = this.#figure(name, title);
-      this.specs[name] = { host, height: 64, lines: [{ colour }], frame: () => this.frames?.[name] ?? [0, 1], space: 22, format: tick, ...more };
+      this.specs[name] = { host, height: 64, lines: [{ colour }], each: 1, frame: () => this.frames?.[name] ?? [0, 1], space: 22, format: tick, ...more };
       return caption;
     };
     strip("lr", "learning rate", "run-0");
-    this.normCaption = strip("norm", "gradient norm", "norm", { log: true, height: 76, over: (ctx, place) => this.#paintThreshold(ctx, place) });
-    this.clipped = this.normCaption.appendChild(make("span", { class: "al-key" }));
+    const caption = strip("norm", "gradient norm", "norm", { log: true, height: 76, over: (ctx, place) => this.#paintThreshold(ctx, place) });
+    this.threshold = caption.appendChild(make("span", { class: "al-key" }, make("i", { class: "al-line al-line-level" }), make("span")));
     strip("pace", "tokens per second", "pace");
   }
 
@@ -243,7 +243,7 @@ class LiveView {
 
   #confirm(open) {
     this.confirm.hidden = !open;
-    this.stopButton.hidden = open;
+    this.saveButton.hidden = this.stopButton.hidden = open;
     this.stopButton.setAttribute("aria-expanded", String(open));
     (open ? this.stopNow : this.stopButton).focus();
   }
@@ -407,7 +407,7 @@ class LiveView {
       if (!this.specs[name]) {
         const { host, caption } = this.#figure("more", strip.label);
         caption.append(...keysOf(strip.names));
-        this.specs[name] = { host, height: 76, lines: [], space: 22, format: tick };
+        this.specs[name] = { host, height: 76, lines: [], each: 1, space: 22, format: tick };
         this.specs[name].frame = () => stripRange(this.specs[name].strip);
         this.specs[name].under = (ctx, place) => paintStrip(ctx, place, this.specs[name].strip, (colour) => this.#colour(colour));
       }
@@ -435,12 +435,14 @@ class LiveView {
       paintOdd(ctx, place, this.grid, run.loss, this.frame[1], colour(`run-${n % RUN_COLOURS}`), colour("bad"));
       paintCrosses(ctx, place, store.oddSteps(run.from, run.to, 9 / room), colour("bad"));
     });
+    Object.assign(ctx, { fillStyle: colour("soft"), font: this.font, textAlign: "right", textBaseline: "top" });
+    ctx.fillText("step", place.left - 16, place.bottom + 7);
     paintMarks(ctx, place, this.stores[this.chosen].facts.marks, colour, this.font);
   }
 
   #paintThreshold(ctx, place) {
     const { threshold } = this.stores[this.chosen].facts;
-    if (threshold) paintLevel(ctx, place, threshold, `clipped above ${tick(threshold)}`, this.#colour("soft"), this.font);
+    if (threshold) paintLevel(ctx, place, threshold, "", this.#colour("soft"), this.font);
   }
 
   // --- words ------------------------------------------------------------------------------------------------------
@@ -476,6 +478,8 @@ class LiveView {
     write(this.problems, problems.join("; "));
     this.problems.hidden = !problems.length;
     this.lostKey.hidden = !this.stores.some((one) => one.lostLength);
+    this.threshold.hidden = !facts.threshold;
+    write(this.threshold.lastChild, `clipped above ${tick(facts.threshold ?? 0)}`);
     this.#sourceLegend(store);
     if (!this.pointed) this.#readout(null);
   }
@@ -497,13 +501,8 @@ class LiveView {
       if (!this.shown[n]) return [];
       const found = [], odd = store.notFinite();
       if (odd.count) found.push(`${number(odd.count)} ${odd.count === 1 ? "loss" : "losses"} not finite, first at step ${number(odd.first)}`);
-      let above = 0, highest = -Infinity, at = 0;
-      this.columns[n].loss.forEach((value, place) => {
-        if (value == null || value <= this.frame[1]) return;
-        above++;
-        if (value > highest) [highest, at] = [value, place];
-      });
-      if (above) found.push(`above the frame, highest ${short(highest)} near step ${number(this.grid.x[at])}`);
+      const { from, to, loss } = this.columns[n], highest = loss.reduce((most, value) => (value > most ? value : most), this.frame[1]);
+      if (highest > this.frame[1]) found.push(`above the frame, highest ${short(highest)} at step ${number(store.stepOf(highest, from, to))}`);
       if (store.lostLength) found.push(`${number(store.lostLength)} ${store.lostLength === 1 ? "step" : "steps"} rewound`);
       if (store.facts.unreadable) found.push(`${number(store.facts.unreadable)} ${store.facts.unreadable === 1 ? "line" : "lines"} of the log unreadable`);
       return found.length ? [this.#of(store, found.join("; "))] : [];
@@ -547,7 +546,8 @@ class LiveView {
     const store = this.stores[this.chosen];
     this.rows?.forEach(({ values }, n) => {
       const one = this.stores[n], at = step === null ? one.length - 1 : one.nearest(step);
-      write(values, at < 0 ? one.facts.state : `step ${number(one.stepAt(at))}   loss ${short(one.value("loss", at))}   smoothed ${short(one.smooth[at])}${step === null ? `   ${one.facts.state}` : ""}`);
+      const told = at < 0 ? ["", "", ""] : [`step ${number(one.stepAt(at))}`, `loss ${short(one.value("loss", at))}`, `smoothed ${short(one.smooth[at])}`];
+      [...told, one.facts.state].forEach((text, place) => write(values[place], text));
     });
     const at = step === null ? -1 : store.nearest(step);
     this.readout.classList.toggle("al-hint", at < 0);
@@ -559,7 +559,7 @@ class LiveView {
       `norm ${short(store.value("grad_norm", at))}`, store.value("pace", at) > 0 ? `${number(store.value("pace", at))} tokens/s` : "",
       store.sources[store.value("source", at)] ?? "", `segment ${store.value("segment", at)}`, [...new Set(marks)].join(", "),
     ];
-    write(this.readout, parts.filter(Boolean).join("   "));
+    write(this.readout, parts.filter(Boolean).map((part) => part.replaceAll(" ", "\u00a0")).join("   "));
   }
 
   destroy() {

@@ -161,6 +161,12 @@ class RunStore {
     return this.records[name][this.curve[at]];
   }
 
+  // The first step in the places from..to with this loss.
+  stepOf(loss, from, to) {
+    while (from < to && this.value("loss", from) !== loss) from++;
+    return this.stepAt(from);
+  }
+
   // The first place of the curve whose step is `step` or above; `length` when there is none.
   placeOf(step) {
     return firstPlace(this.length, (at) => this.stepAt(at) >= step);
