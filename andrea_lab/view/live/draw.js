@@ -385,7 +385,7 @@ function stripRange(strip) {
     low = stack ? 0 : Math.min(low, ...values.filter(Number.isFinite));
     high = Math.max(high, most);
   }
-  return high > low ? [low, high] : [low, low + 1];
+  return high > low ? [low && low - 0.05 * (high - low), high + 0.05 * (high - low)] : [low, low + 1];
 }
 
 // How numbers are written: a step or a count; a loss; a rate; a time in words.

@@ -269,8 +269,8 @@ class LiveView {
     const stores = this.stores.filter((store, n) => this.shown[n] && store.length);
     const last = Math.max(0, ...stores.map((store) => store.lastStep)), first = Math.min(...stores.map((store) => store.firstStep));
     const planned = Math.max(0, ...stores.map((store) => store.facts.steps ?? 0));
-    const high = planned >= last && last >= planned / 8 ? planned : Math.max(roundUp(last), 10);
-    return { low: stores.length && first > last / 2 ? first - 1 : 0, high: Math.max(high, 1), last };
+    const high = planned && planned >= last && last >= planned / 8 ? planned : roundUp(last);
+    return { low: stores.length && first > last / 2 ? first - 1 : 0, high, last };
   }
 
   #bounds() {
