@@ -1,19 +1,24 @@
 """`andrea inspect`: one weight file, read in pieces."""
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from andrea_lab.commands.show import as_json, out, printable, sizes, table
+from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table, write_figure
 
 PIECE = 2**14  # numbers of each region held at once: few enough to stay in the cache
 
 
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A weight file, step_NNNNNN.bin.")],
+    byte: Annotated[
+        int | None, typer.Option(metavar="N", help="Say what byte N of it belongs to, and no more.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw what lies where in it to a .png.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Show what a weight file holds: header, size, digest, verdict, the log entry saved with it, and norms.
@@ -21,11 +26,19 @@ def inspect(
     Norms are those of each tensor of w, m and v, where a config.json beside the file says how it is cut. The update is
     what AdamW would make of m and v alone, its root mean square in learning rates. Exit code 1 when its numbers were
     changed or are not finite, 2 when its size, header or name do not fit.
+
+    --byte reads only the header and the number at that byte: the region, the tensor, its place in it. --figure marks
+    the byte in the picture.
     """
     from andrea_lab.checkpoint.single import UNREADABLE, CheckpointError, read_header
     from andrea_lab.checkpoint.sums import SumError, read_sum
     from andrea_lab.checkpoint.verify import LOADS, examine
 
+    check_figure(figure)
+    if byte is not None:
+        found = _place(file, byte, figure)
+        as_json(found) if json else _tell_place(found)
+        return
     verdict = examine(file)
     if verdict.verdict in ("torn", UNREADABLE):
         raise CheckpointError(f"{file}: {verdict.reason}", verdict.verdict)
@@ -34,17 +47,21 @@ def inspect(
         beside = read_sum(file)
     except SumError:
         beside = None
-    cuts, train, note = _cuts(file, n)
+    tensors, train, note = _cuts(file, n)
+    cuts = [(tensor.name, tensor.offset, prod(tensor.shape)) for tensor in tensors]
     found = {"file": str(file), "step": step, "n_params": n, "nbytes": verdict.nbytes or file.stat().st_size}
     found |= {"verdict": verdict.verdict, "reason": verdict.reason, "sha256": verdict.sha256}
     found |= {"entry": beside and beside.entry, "note": note, "tensors": list(measure(file, step, n, cuts, train))}
+    if figure is not None:
+        found["figure"] = _draw(tensors, step, None, figure)
     as_json(found) if json else _tell(found)
     if verdict.verdict not in LOADS:
         raise typer.Exit(1)
 
 
-def _cuts(file: Path, n: int) -> tuple[list[tuple[str, int, int]], Any, str | None]:
-    """((name, offset, size) of each tensor, the training fields, None), or one cut for all, None and the reason."""
+def _cuts(file: Path, n: int) -> tuple[tuple[Any, ...], Any, str | None]:
+    """(the tensors, the training fields, None), or one cut for all, None and the reason."""
+    from andrea_lab.checkpoint.place import Cut
     from andrea_lab.model.config import ConfigError, load_config
     from andrea_lab.model.layout import layout
 
@@ -54,8 +71,43 @@ def _cuts(file: Path, n: int) -> tuple[list[tuple[str, int, int]], Any, str | No
         if tensors.n_params != n:
             raise ConfigError(f"config.json beside it: found a model of {tensors.n_params} parameters, expected {n}")
     except ConfigError as error:
-        return [("all", 0, n)], None, f"not cut into tensors: {error}"
-    return [(tensor.name, tensor.offset, tensor.size) for tensor in tensors], config.train, None
+        return (Cut("all", 0, (n,)),), None, f"not cut into tensors: {error}"
+    return tensors.tensors, config.train, None
+
+
+def _draw(tensors: tuple[Any, ...], step: int, byte: int | None, figure: Path) -> str:
+    from andrea_lab.view.weightfile import weight_file
+
+    write_figure(weight_file(tensors, step, byte), figure)
+    return str(figure)
+
+
+def _place(file: Path, byte: int, figure: Path | None) -> dict[str, Any]:
+    """What a byte of the file belongs to, and the number it is a part of, as it stands in the file."""
+    from andrea_lab.checkpoint.place import place
+    from andrea_lab.checkpoint.single import HEADER, opened, read_header
+
+    step, n = read_header(file)
+    tensors, _, note = _cuts(file, n)
+    there = place(byte, tensors, n)
+    if there.region == "header":
+        value: float | None = step if there.tensor == "step" else n
+    else:
+        with opened(file) as source:
+            value = _finite(_numbers(file, source, (there.first - HEADER.size) // 4, 1)[0])
+    found = {"file": str(file), "said": str(there), **vars(there), "value": value, "note": note}
+    return found if figure is None else found | {"figure": _draw(tensors, step, byte, figure)}
+
+
+def _tell_place(found: dict[str, Any]) -> None:
+    print(printable(found["said"]))
+    if found["region"] != "header":
+        print(f"  byte {found['offset']:,} of the tensor; the number begins at byte {found['first']:,} of the file")
+    print(f"  its value: {'not finite' if found['value'] is None else format(found['value'], '.9g')}")
+    if found["note"]:
+        print(printable(f"  {found['note']}"))
+    if "figure" in found:
+        print(printable(f"figure: {found['figure']}"))
 
 
 def measure(
@@ -125,3 +177,5 @@ def _tell(found: dict[str, Any]) -> None:
         values = (each[key] for key in ("w", "m", "v", "update"))
         shown.add_row(each["name"], f"{each['size']:,}", *("" if value is None else f"{value:.4g}" for value in values))
     out.print(shown)
+    if "figure" in found:
+        print(printable(f"figure: {found['figure']}"))

@@ -1,10 +1,12 @@
 """`andrea memory`: the memory plan of a configuration."""
 
-from typing import Annotated
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from andrea_lab.commands.show import as_json, out, sizes, table
+from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table, write_figure
 
 
 def memory(
@@ -12,6 +14,9 @@ def memory(
     batch: Annotated[int | None, typer.Option(min=1, help="Rows of one microbatch, B. Default: the config's.")] = None,
     context: Annotated[int | None, typer.Option(min=1, help="Tokens of a row, T. Default: the config's.")] = None,
     precision: Annotated[str, typer.Option(help="float32, what training allocates; float16 asks what if.")] = "float32",
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw it over batch and context to a .png.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
     """Print every byte that training will allocate, by role, before it does.
@@ -28,15 +33,20 @@ def memory(
     loaded = load_config(config, paths.experiments_dir())
     if precision not in ("float32", "float16"):
         raise ConfigError(f"--precision: found {precision!r}, expected float32 or float16")
+    check_figure(figure)
     loaded = loaded.with_train(batch=batch, context=context)
     made = plan(loaded.model, loaded.train.batch, loaded.train.context, precision)
     roles = made.by_role() | {"padding": made.padding}
+    if figure is not None:
+        write_figure(draw(loaded.model, made), figure)
     if json:
         checked = [vars(claim) for claim in claims()]
+        drawn = {} if figure is None else {"figure": str(figure)}
         as_json(
             {"config": loaded.name, "n_params": made.n_params, "batch": made.batch, "context": made.context}
             | {"precision": precision, "total_bytes": made.total, "bytes_by_role": roles, "saved_bytes": made.saved()}
             | {"weight_file_bytes": 8 + 12 * made.n_params, "save_copy_bytes": 12 * made.n_params, "claims": checked}
+            | drawn
         )
         return
     title = f"{loaded.name}: {made.n_params:,} parameters, B = {made.batch}, T = {made.context}, {precision}"
@@ -56,3 +66,15 @@ def memory(
     for claim in claims():
         verdict = "holds" if claim.holds else "wrong"
         out.print(f"{claim.about}: “{claim.says}”: [bold]{verdict}[/bold]. {claim.found}", soft_wrap=False)
+    if figure is not None:
+        print(printable(f"figure: {figure}"))
+
+
+def draw(model: Any, made: Any) -> Any:
+    """The picture of a plan: bytes by role over the batch and over the context of a model."""
+    from andrea_lab.model.memory import plan, scores
+    from andrea_lab.view.memoryplan import memory_plan
+
+    kept = scores(model, made.batch, made.context, made.precision)
+    sized = partial(plan, model, precision=made.precision)
+    return memory_plan(sized, made.batch, made.context, model.context, kept)

@@ -2,6 +2,7 @@
 
 import json
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -29,6 +30,21 @@ def choose(target: Target | None) -> None:
 def as_json(value: Any) -> None:
     """Print a value as JSON, the form for scripts."""
     print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise ConfigError where no picture could be written, before any work is done for it; None is no picture."""
+    from andrea_lab.model.config import ConfigError
+
+    if path is not None and (path.suffix.lower() != ".png" or not path.parent.is_dir()):
+        raise ConfigError(f"--figure: found {str(path)!r}, expected a name ending in .png in a folder that is there")
+
+
+def write_figure(drawn: Any, path: Path) -> None:
+    """Write a picture to a PNG file, whole or not at all."""
+    from andrea_lab.checkpoint.files import replace_with
+
+    replace_with(path, lambda write: write(memoryview(drawn.png)), size=len(drawn.png))
 
 
 def table(title: str, *columns: str) -> Table:

@@ -8,7 +8,7 @@ it, and the layer norm at the branch's start adds (`+=`) what came back. All oth
 layer to layer; as every pair adds into them, a launch zeroes them before each use.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -43,6 +43,19 @@ class Graph:
         self.gradients = table.views(arena.view("gradients"))
         self.head = "wte" if model.tie_embeddings else "lm_head"
 
+    @property
+    def pairs(self) -> Mapping[str, Any]:
+        """The pairs by name; `flow` has its own, which note what they are called with."""
+        return PAIRS
+
+    def zero(self, flat: Any) -> list:
+        """Launches that set a span of the arena to 0."""
+        return clip.zero(flat)
+
+    def total(self, values: Any, out: Any) -> list:
+        """Launches that add up a vector."""
+        return reduce.sum(values, out)
+
     def stream(self, layer: int) -> Any:
         """The residual stream (N, C) after a layer; layer -1 is the embedding."""
         return self.arrays["x" if layer < 0 else f"layer{layer}.x"]
@@ -56,18 +69,18 @@ class Graph:
     def _trunk(self) -> Iterator[list]:
         """embed; for each layer x += attention(LN(x)), x += mlp(LN(x)); the last LN into hf."""
         a, w = self.arrays, self.weights
-        yield PAIRS["embed"].forward(a["tokens"], w["wte"], w["wpe"], a["x"])
-        norm, add = PAIRS["layernorm"].forward, PAIRS["residual"].forward
+        yield self.pairs["embed"].forward(a["tokens"], w["wte"], w["wpe"], a["x"])
+        norm, add = self.pairs["layernorm"].forward, self.pairs["residual"].forward
         for i in range(self.model.layers):
             s, p, _ = self._layer(i)
             x = self.stream(i - 1)
             yield norm(x, p["ln1.gamma"], p["ln1.beta"], s["h1"], s["ln1.mean"], s["ln1.rstd"])
-            yield PAIRS["attn_qkv"].forward(s["h1"], p["W_Q"], p["W_K"], p["W_V"], s["q"], s["k"], s["v"])
-            yield PAIRS["attn"].forward(s["q"], s["k"], s["v"], s["att"], s["lse"])
-            yield PAIRS["attn_out"].forward(s["att"], p["W_O"], a["branch"])
+            yield self.pairs["attn_qkv"].forward(s["h1"], p["W_Q"], p["W_K"], p["W_V"], s["q"], s["k"], s["v"])
+            yield self.pairs["attn"].forward(s["q"], s["k"], s["v"], s["att"], s["lse"])
+            yield self.pairs["attn_out"].forward(s["att"], p["W_O"], a["branch"])
             yield add(x, a["branch"], s["mid"])
             yield norm(s["mid"], p["ln2.gamma"], p["ln2.beta"], s["h2"], s["ln2.mean"], s["ln2.rstd"])
-            yield PAIRS["mlp"].forward(s["h2"], p["W_1"], p["W_2"], s["pre"], s["act"], a["branch"])
+            yield self.pairs["mlp"].forward(s["h2"], p["W_1"], p["W_2"], s["pre"], s["act"], a["branch"])
             yield add(s["mid"], a["branch"], s["x"])
         x = self.stream(self.model.layers - 1)
         yield norm(x, w["ln_f.gamma"], w["ln_f.beta"], a["hf"], a["ln_f.mean"], a["ln_f.rstd"])
@@ -94,33 +107,33 @@ class Graph:
 
     def _loss(self) -> Iterator[list]:
         a, head = self.arrays, self.weights[self.head]
-        yield PAIRS["loss"].forward(a["hf"], head, a["targets"], a["logits"], a["lse"], a["losses"])
-        yield reduce.sum(a["losses"], a["loss_sum"])
+        yield self.pairs["loss"].forward(a["hf"], head, a["targets"], a["logits"], a["lse"], a["losses"])
+        yield self.total(a["losses"], a["loss_sum"])
 
     def _head(self) -> Iterator[list]:
         yield FINE["head"].forward(self.arrays["hf"], self.weights[self.head], self.arrays["logits"])
 
     def _reverse(self) -> Iterator[list]:
         a, w, g = self.arrays, self.weights, self.gradients
-        norm = PAIRS["layernorm"].backward
-        yield clip.zero(self.arena.span("dx", "dh"))
+        norm = self.pairs["layernorm"].backward
+        yield self.zero(self.arena.span("dx", "dh"))
         loss = (a["hf"], w[self.head], a["targets"], a["logits"], a["lse"], a["dlosses"])
-        yield PAIRS["loss"].backward(*loss, a["logits"], a["dh"], g[self.head])  # logits become their own gradient
+        yield self.pairs["loss"].backward(*loss, a["logits"], a["dh"], g[self.head])  # logits become their own gradient
         last = (self.stream(self.model.layers - 1), w["ln_f.gamma"], a["ln_f.mean"], a["ln_f.rstd"])
         yield norm(*last, a["dh"], a["dx"], g["ln_f.gamma"], g["ln_f.beta"])
         for i in reversed(range(self.model.layers)):
             s, p, d = self._layer(i)
-            yield clip.zero(self.arena.span("dh", "dh"))
+            yield self.zero(self.arena.span("dh", "dh"))
             mlp = (s["h2"], p["W_1"], p["W_2"], s["pre"], s["act"])
-            yield PAIRS["mlp"].backward(*mlp, a["dx"], a["dpre"], a["dh"], d["W_1"], d["W_2"])
+            yield self.pairs["mlp"].backward(*mlp, a["dx"], a["dpre"], a["dh"], d["W_1"], d["W_2"])
             ln2 = (s["mid"], p["ln2.gamma"], s["ln2.mean"], s["ln2.rstd"])
             yield norm(*ln2, a["dh"], a["dx"], d["ln2.gamma"], d["ln2.beta"])
-            yield clip.zero(self.arena.span("dh", "dv"))
-            yield PAIRS["attn_out"].backward(s["att"], p["W_O"], a["dx"], a["datt"], d["W_O"])
+            yield self.zero(self.arena.span("dh", "dv"))
+            yield self.pairs["attn_out"].backward(s["att"], p["W_O"], a["dx"], a["datt"], d["W_O"])
             dqkv = (a["dq"], a["dk"], a["dv"])
-            yield PAIRS["attn"].backward(s["q"], s["k"], s["v"], s["att"], s["lse"], a["datt"], *dqkv)
+            yield self.pairs["attn"].backward(s["q"], s["k"], s["v"], s["att"], s["lse"], a["datt"], *dqkv)
             qkv = (s["h1"], p["W_Q"], p["W_K"], p["W_V"])
-            yield PAIRS["attn_qkv"].backward(*qkv, *dqkv, a["dh"], d["W_Q"], d["W_K"], d["W_V"])
+            yield self.pairs["attn_qkv"].backward(*qkv, *dqkv, a["dh"], d["W_Q"], d["W_K"], d["W_V"])
             ln1 = (self.stream(i - 1), p["ln1.gamma"], s["ln1.mean"], s["ln1.rstd"])
             yield norm(*ln1, a["dh"], a["dx"], d["ln1.gamma"], d["ln1.beta"])
-        yield PAIRS["embed"].backward(a["tokens"], a["dx"], g["wte"], g["wpe"])
+        yield self.pairs["embed"].backward(a["tokens"], a["dx"], g["wte"], g["wpe"])

@@ -116,6 +116,12 @@ def activations(model: ModelConfig, batch: int, context: int) -> list[tuple[str,
     return table
 
 
+def scores(model: ModelConfig, batch: int, context: int, precision: str = "float32") -> int:
+    """Bytes that attention's scores of all layers would take, (batch, heads, context, context) each; no plan has them:
+    forward keeps one number a row, and backward makes them again."""
+    return model.layers * batch * model.heads * context**2 * np.dtype(precision).itemsize
+
+
 def plan(model: ModelConfig, batch: int, context: int, precision: str = "float32") -> Plan:
     """The plan for microbatches of `batch` rows of `context` tokens.
 

@@ -6,6 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from andrea_lab.checkpoint.save import save
 from andrea_lab.checkpoint.single import file_name, read_header
@@ -127,3 +128,45 @@ def test_two_hundred_million_parameters_are_a_size_beyond_32_bits(tmp_path):
 def test_published_sizes_in_both_units():
     assert sizes(8 + 12 * 12_800_000) == ("153.60", "146.48")  # "154 MB" is MB, "147 MB" is MiB
     assert sizes(8 + 12 * 120_000_000) == ("1,440.00", "1,373.29")
+
+
+def test_a_byte_is_named_with_its_tensor_its_place_and_its_value(call, run):
+    tensor, at, _ = TENSORS[4]
+    byte = 8 + 4 * (N + at + 33) + 2  # in m
+    code, out, err = call("inspect", "tiny/step_000020.bin", "--byte", byte)
+    value = arrays(20)[1][at + 33]
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        f"byte {byte:,}: m, {tensor}, number 33 = [1, 1], byte 2 of its 4",
+        f"  byte 134 of the tensor; the number begins at byte {byte - 2:,} of the file",
+        f"  its value: {value:.9g}",
+    ]
+    found = json.loads(call("inspect", "tiny/step_000020.bin", "--byte", byte, "--json")[1])
+    assert (found["region"], found["tensor"], found["index"], found["offset"]) == ("m", tensor, [1, 1], 134)
+    assert (found["element"], found["first"], np.float32(found["value"])) == (33, byte - 2, value)
+
+
+def test_a_byte_of_the_header_is_its_field(call, run):
+    code, out, _ = call("inspect", "tiny/step_000020.bin", "--byte", 4)
+    assert code == 0 and out.splitlines() == ["byte 4: header, byte 0 of n, an int32", f"  its value: {N}"]
+
+
+@pytest.mark.parametrize("byte", [-1, 8 + 12 * N])
+def test_a_byte_outside_the_file_is_refused_in_one_line(call, run, byte):
+    code, out, err = call("inspect", "tiny/step_000020.bin", "--byte", byte)
+    assert (code, out, err.count("\n")) == (2, "", 1) and f"found {byte}, expected 0 to {7 + 12 * N}" in err
+
+
+def test_the_picture_of_a_file_marks_the_byte(call, run):
+    code, out, _ = call("inspect", "tiny/step_000020.bin", "--figure", "whole.png")
+    assert code == 0 and "figure: whole.png" in out and "norms" in out
+    code, out, _ = call("inspect", "tiny/step_000020.bin", "--byte", 9000, "--figure", "byte.png")
+    assert code == 0 and "figure: byte.png" in out and "norms" not in out
+    with Image.open("whole.png") as whole, Image.open("byte.png") as marked:
+        assert whole.width == marked.width and whole.height < marked.height  # which says what the byte is
+
+
+def test_a_picture_that_could_not_be_written_is_refused_before_the_file_is_read(call, run):
+    for name in ("picture.gif", "nowhere/picture.png"):
+        code, out, err = call("inspect", "tiny/step_000020.bin", "--figure", name)
+        assert (code, out) == (2, "") and err.count("\n") == 1 and f"--figure: found '{name}'" in err
