@@ -27,10 +27,11 @@ class RunDirectory:
     def __init__(self, path: Path | str):
         self.path = Path(path)
         self.name = self.path.resolve().name
-        if self.path.is_dir() and not self.log.exists():
-            logs = list(self.path.glob("*.loss.json"))
-            if len(logs) == 1:
-                self.name = logs[0].name.removesuffix(".loss.json")
+        with suppress(OSError):  # of a folder that may not be entered no other name can be known
+            if self.path.is_dir() and not self.log.exists():
+                logs = list(self.path.glob("*.loss.json"))
+                if len(logs) == 1:
+                    self.name = logs[0].name.removesuffix(".loss.json")
 
     @property
     def config(self) -> Path:

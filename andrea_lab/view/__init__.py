@@ -1,6 +1,5 @@
-"""Pictures of a run, read from its run directory: the live loss view and the curve as a file."""
+"""Pictures of runs, read from their run directories: live, as a page, as a still; and pictures of kernels."""
 
-from andrea_lab.view.figure import save_curve
 from andrea_lab.view.lossview import LossView
 
-__all__ = ["LossView", "save_curve"]
+__all__ = ["LossView"]

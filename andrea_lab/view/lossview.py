@@ -1,153 +1,144 @@
-"""A loss curve that grows in the notebook while a run trains, drawn from the run's log and from nothing else.
+"""The loss view: one run, or several, as they train. Live on a page, a picture elsewhere, a line of text everywhere.
 
-The picture goes through one widget trait (`Image.value`), so nothing flickers, a page that is reloaded shows the whole
-history again, and a notebook test sees one line of text. Reading a log that another process writes works the same way.
+It reads run directories and nothing else, so it does not matter who trains: this kernel, another process, or nobody
+any more. Once it is on screen a thread follows the run; nothing has to be called.
 """
 
 import base64
-import json
-import time
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from andrea_lab.view.curve import HEIGHT, WIDTH, Curve
-from andrea_lab.view.history import History, Tail
+from andrea_lab.checkpoint.files import replace_with
+from andrea_lab.view.feed import Feed, printable
 
-PERIOD = 0.25  # seconds between two frames, at least
-SHARE = 0.01  # of the time since the start may go into frames, in seconds of processor time ...
-CREDIT = 1.0  # ... after this many of them, which keep a short run lively
+if TYPE_CHECKING:
+    from andrea_lab.view.follow import LossWidget
+    from andrea_lab.view.style import Picture
+
+MOST_RUNS = 6
+VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class LossView:
-    """The live view of one run directory.
+    """The live view of a run directory, or of up to six of them laid over each other.
 
-    run_dir: directory whose `<basename>.loss.json` is read; it need not exist yet.
-    vocab, steps: size of the vocabulary and planned number of steps; without them the run's config.json is asked, and
-    what it does not say is not drawn.
-    smooth: span of the moving average in steps; by default a twentieth of the planned steps, within 8 and 200, else 20.
+    run_dir: a directory, or a list of them; they need not exist yet. vocab, steps: size of the vocabulary and planned
+    number of steps; without them the run's config.json is asked, and what it does not say is not drawn. smooth: span of
+    the moving average in steps; by default a twentieth of the planned steps, within 8 and 200, else 20. Raises
+    ValueError.
     """
 
-    def __init__(self, run_dir, *, vocab: int | None = None, steps: int | None = None, smooth: int | None = None):
-        self.run_dir = Path(run_dir)
-        self.log = self.run_dir / f"{self.run_dir.resolve().name}.loss.json"
-        self.tail, self.curve = Tail(self.log), Curve(vocab, steps)
-        self._smooth = smooth
-        self.history = History(self._span())
-        self.frames, self._spent, self._started, self._last = 0, 0.0, time.perf_counter(), -1e9
-        self._widget = None
-
-    def _span(self) -> int:
-        planned = self.curve.steps
-        return self._smooth or (min(max(planned // 20, 8), 200) if planned else 20)
+    def __init__(
+        self,
+        run_dir: Path | str | Sequence[Path | str],
+        *,
+        vocab: int | None = None,
+        steps: int | None = None,
+        smooth: int | None = None,
+    ):
+        alone = isinstance(run_dir, str | os.PathLike)
+        paths = [Path(path) for path in ([run_dir] if alone else run_dir)]
+        if not 1 <= len(paths) <= MOST_RUNS:
+            raise ValueError(f"LossView: found {len(paths)} runs, expected 1 to {MOST_RUNS}")
+        if smooth is not None and smooth < 1:
+            raise ValueError(f"smooth: found {smooth}, expected a number of steps >= 1")
+        names = [None] if alone else _names(paths)
+        options = {"vocab": vocab, "steps": steps, "span": smooth}
+        self.feeds = [Feed(path, name=name, **options) for path, name in zip(paths, names, strict=True)]
+        self._widget: LossWidget | None = None
 
     @property
-    def widget(self):
-        """The ipywidgets Image; made at the first use, so the view works where ipywidgets is not wanted."""
+    def widget(self) -> "LossWidget":
+        """The view as a widget, made when first asked for; from then on it follows its runs until it is closed."""
         if self._widget is None:
-            from ipywidgets import Image
+            from andrea_lab.view.follow import LossWidget
 
-            self._widget = Image(format="png", value=self.snapshot(), width=WIDTH, height=HEIGHT)
-            self._widget.layout.max_width = "100%"
-            self._widget.layout.height = "auto"
+            self._widget = LossWidget(self)
         return self._widget
 
-    def update(self, final: bool = False) -> bool:
-        """Read what is new and draw a frame if one is due; `final` draws now. Returns whether a frame was drawn."""
-        if not final and not self._due(time.perf_counter()):
-            return False
-        began = time.thread_time()
-        if self.read() or final:
-            line = self._line() if final else f"{self._line()}   {self._pace()}"
-            value = self.curve.png(self.history, line, fast=not final)
-            self.frames += 1
-            if self._widget is not None:
-                self._widget.value = value
-        self._last = time.perf_counter()
-        self._spent += time.thread_time() - began
-        return True
+    def update(self, final: bool = False) -> None:
+        """Look at the runs soon; with `final` now, and keep the picture that a stored notebook shows.
 
-    def _due(self, now) -> bool:
-        if now - self._last < PERIOD:
-            return False
-        return self._spent < CREDIT + SHARE * (now - self._started)
-
-    def read(self) -> int:
-        """Take the new lines of the log; returns how many there were."""
-        entries, restarted = self.tail.read()
-        if restarted:
-            self.history.clear()
-        if entries and (self.curve.vocab is None or self.curve.steps is None):
-            self._ask_config()
-            self.history.respan(self._span())
-        for entry in entries:
-            self.history.add(entry)
-        return len(entries) + restarted
-
-    def _ask_config(self):
-        """Vocabulary and length from the run's config.json; a config that does not say leaves them out."""
-        try:
-            config = json.loads((self.run_dir / "config.json").read_text())
-            self.curve.vocab = self.curve.vocab or int(config["model"]["vocab"])
-            self.curve.steps = self.curve.steps or int(config["train"]["steps"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return
-
-    def snapshot(self) -> bytes:
-        """The whole history as a PNG of WIDTH x HEIGHT pixels; the same log gives the same bytes."""
-        self.read()
-        return self.curve.png(self.history, self._line())
+        A view on screen looks by itself four times a second while a run is at work. This may be called as often as one
+        likes, it costs a training loop next to nothing.
+        """
+        if self._widget is not None:
+            self._widget.follower.look(final)
 
     def summary(self) -> str:
-        """One line of plain text, a function of the log alone."""
-        self.read()
-        history, name = self.history, self.run_dir.resolve().name
-        if not len(history):
-            return f"LossView {name}: no steps yet"
-        loss, steps = history.values("loss"), history.steps()
-        parts = [f"steps {steps[0]} to {steps[-1]}", f"loss {loss[0]:.2f} -> {loss[-1]:.2f}"]
-        parts.append(f"smoothed {history.smoothed()[-1]:.2f}")
-        counts = (
-            (int((~np.isfinite(loss)).sum()), "not finite"),
-            (len(history.resumes()), "resumed"),
-            (len(history.replaced), "repeated"),
-            (self.tail.damaged, "unreadable"),
-        )
-        parts += [f"{count} {word}" for count, word in counts if count]
-        return f"LossView {name}: " + ", ".join(parts)
+        """One line of plain text, a function of the logs alone."""
+        return "LossView " + "; ".join(_summary(feed) for feed in self._read())
 
-    def _line(self) -> str:
-        """The text above the curve, without anything that depends on the clock."""
-        history = self.history
-        if not len(history):
-            return "no steps yet"
-        last = {name: history.columns[name][-1] for name in ("loss", "grad_norm", "lr")}
-        of = f" of {self.curve.steps}" if self.curve.steps else ""
-        text = f"step {history.step[-1]}{of}   loss {last['loss']:.2f}   smoothed {history.smoothed()[-1]:.2f}"
-        clip = history.values("clip")
-        clipped = 100.0 * np.mean(clip[np.isfinite(clip)] < 1.0) if np.isfinite(clip).any() else 0.0
-        return f"{text}   gradient norm {last['grad_norm']:.2f}   clipped {clipped:.0f} %   rate {last['lr']:.1e}"
+    def picture(self) -> "Picture":
+        """The runs as they are now, as a still picture; the same files give the same bytes."""
+        from andrea_lab.view.still import still
 
-    def _pace(self) -> str:
-        ms, tokens = (self.history.values(name)[-20:] for name in ("ms", "tokens"))
-        seconds = float(np.nansum(ms)) / 1000.0
-        if not len(ms) or seconds <= 0:
-            return ""
-        pace = f"{float(np.nansum(tokens)) / seconds:,.0f} tokens/s"
-        if self.curve.steps:
-            left = (self.curve.steps - self.history.step[-1]) * seconds / len(ms)
-            pace += f"   {max(left, 0.0):.0f} s left"
-        return pace
+        facts = [feed.facts() for feed in self._read()]
+        known = {key: next((each[key] for each in facts if each[key]), None) for key in ("vocab", "steps")}
+        forks = {each["name"]: each["fork"]["step"] for each in facts if each["fork"]}
+        saved = {mark["step"] for each in facts for mark in each["marks"] if mark["kind"] in ("checkpoint", "pinned")}
+        runs = [(feed.name, feed.history) for feed in self.feeds]
+        return still(runs, **known, forks=forks, checkpoints=sorted(saved) if len(runs) == 1 else ())
 
-    def __repr__(self):
+    def snapshot(self) -> bytes:
+        """The picture as the bytes of a PNG."""
+        return self.picture().png
+
+    def save(self, path: Path | str) -> Path:
+        """Write the picture to the PNG file `path`, which is returned.
+
+        Raises FileNotFoundError, naming the log that was looked for, where there is none, and OSError.
+        """
+        for feed in self._read():
+            if not feed.run.log.exists():
+                raise FileNotFoundError(
+                    f"loss log: found no {feed.run.log.name} in {feed.run.path}, expected a run directory"
+                )
+        path, png = Path(path), self.snapshot()
+        replace_with(path, lambda write: write(memoryview(png)), size=len(png))
+        return path
+
+    def _read(self) -> list[Feed]:
+        for feed in self.feeds:
+            feed.catch_up()
+        return self.feeds
+
+    def __repr__(self) -> str:
         return self.summary()
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        """A live widget where there is one to show it, else the still picture, else the summary."""
-        widget = self.widget
-        bundle = {"text/plain": self.summary(), "image/png": base64.b64encode(widget.value).decode()}
-        live = widget._repr_mimebundle_() or {}
-        view = "application/vnd.jupyter.widget-view+json"
-        if view in live:
-            bundle[view] = live[view]
-        return bundle
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
+        """The live view where there is something to show it, else the picture, else the line."""
+        bundle = {"text/plain": self.summary(), "image/png": base64.b64encode(self.snapshot()).decode()}
+        live, _ = self.widget._repr_mimebundle_() or ({}, {})
+        return bundle | {VIEW: live[VIEW]} if VIEW in live else bundle
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """The folders' own names, or as much of their paths as tells them apart. Raises ValueError for a folder twice."""
+    real = [path.resolve() for path in paths]
+    for parts in range(1, max(len(path.parts) for path in real) + 1):
+        names = [printable("/".join(path.parts[-parts:])) for path in real]
+        if len(set(names)) == len(names):
+            return names
+    twice = next(path for path, whole in zip(paths, real, strict=True) if real.count(whole) > 1)
+    raise ValueError(f"LossView: found {twice} twice, expected different runs")
+
+
+def _summary(feed: Feed) -> str:
+    history = feed.history
+    if not len(history):
+        return f"{feed.name}: no steps yet"
+    loss, steps = history.values("loss"), history.steps()
+    parts = [f"steps {steps[0]} to {steps[-1]}", f"loss {loss[0]:.2f} -> {loss[-1]:.2f}"]
+    parts.append(f"smoothed {history.smoothed()[-1]:.2f}")
+    counts = (
+        (int((~np.isfinite(loss)).sum()), "not finite"),
+        (len(history.resumes()), "resumed"),
+        (history.void, "repeated"),
+        (feed.facts()["unreadable"], "unreadable"),
+    )
+    return f"{feed.name}: " + ", ".join(parts + [f"{count} {word}" for count, word in counts if count])

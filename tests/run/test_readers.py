@@ -6,7 +6,7 @@ from andrea_lab.run import samples, segments
 from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.losslog import LossLog, entries_after, last_entry, read_log
 from andrea_lab.run.state import read_state, write_state
-from andrea_lab.view.history import Tail
+from andrea_lab.view.feed import Feed
 
 STEPS = 60
 
@@ -47,7 +47,7 @@ def test_a_state_is_the_old_or_the_new(tmp_path):
 
 def test_a_log_is_read_while_it_grows(tmp_path):
     run = RunDirectory.create(tmp_path / "r", "{}")
-    tail, tailed = Tail(run.log), []
+    feed = Feed(run.path)
 
     def write():
         with LossLog(run.log) as log:
@@ -55,7 +55,7 @@ def test_a_log_is_read_while_it_grows(tmp_path):
                 log.append({"step": step, "loss": step / 2, "source": "x" * 5000})
 
     def read():
-        tailed.extend(entry["step"] for entry in tail.read()[0])
+        feed.read()
         last = last_entry(run.log)
         return last and last["step"], list(entries_after(run.log, 0)), run.log.exists() and read_log(run.log)
 
@@ -64,7 +64,7 @@ def test_a_log_is_read_while_it_grows(tmp_path):
         if log:
             logged = [entry["step"] for entry in log.entries]
             assert logged == list(range(1, len(logged) + 1)) and log.torn in ([], [len(logged) + 1])
-    assert last == STEPS and tailed == list(range(1, STEPS + 1))
+    assert last == STEPS and feed.history.steps().tolist() == list(range(1, STEPS + 1))
 
 
 def test_samples_and_segments_are_read_while_they_grow(tmp_path):

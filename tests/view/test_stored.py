@@ -7,7 +7,6 @@ import nbformat
 from PIL import Image
 
 from andrea_lab.paths import ROOT
-from andrea_lab.view.curve import HEIGHT, WIDTH
 from tools.run_notebooks import canonical, execute
 
 SHOW = """from pathlib import Path
@@ -41,4 +40,4 @@ def test_the_final_curve_is_stored_where_the_live_one_was(tmp_path, monkeypatch)
     assert line.text == "LossView small: steps 1 to 30, loss 5.42 -> 3.00, smoothed 3.29\n"
     final = base64.b64decode(live.data["image/png"])
     assert final == base64.b64decode(still.data["image/png"])
-    assert Image.open(io.BytesIO(final)).size == (WIDTH, HEIGHT)
+    assert Image.open(io.BytesIO(final)).size == (900, 450)

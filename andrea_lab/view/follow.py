@@ -1,0 +1,202 @@
+"""A loss view on screen: the widget, and the thread that follows the runs and sends what is new.
+
+The thread never prints, never raises and holds no lock that a training loop waits for. Frames go out as messages of the
+widget; the state that a page asks for when it opens or is loaded again is made of the feeds when it is asked for: the
+records are held once.
+"""
+
+import atexit
+import os
+import threading
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from andrea_lab.checkpoint.lock import LockError, seen_at_work
+from andrea_lab.run.control import send
+from andrea_lab.run.directory import RunError
+from andrea_lab.view.assets import css, esm
+from andrea_lab.view.feed import Feed
+from andrea_lab.view.frame import RECORD
+
+if TYPE_CHECKING:
+    from andrea_lab.view.lossview import LossView
+
+PERIOD = 0.25  # seconds between two looks at a run at work, at least
+CALM = 1.0  # between two at any other
+STORED = 4 * 2**20  # bytes of records that may stand in the widget's state, which a notebook may store
+PATIENCE = 2.0  # seconds that the end of the process waits for a thread
+
+
+class LossWidget(anywidget.AnyWidget):
+    """The view as a widget; its state is what a page, or a stored notebook, begins with.
+
+    runs: names. frames: all records, or none where they are more than STORED bytes: then a page is sent them when it
+    asks. still: the picture of the end, once there is one. options: of the component, "span".
+    """
+
+    _esm = traitlets.Unicode().tag(sync=True)
+    _css = traitlets.Unicode().tag(sync=True)
+    runs = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    frames = traitlets.List(traitlets.Bytes()).tag(sync=True)
+    still = traitlets.Bytes().tag(sync=True)
+    options = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, view: "LossView"):
+        self.follower = Follower(self, view)
+        first = {"runs": [feed.name for feed in view.feeds], "options": {"span": view.feeds[0].history.span}}
+        first |= {} if self.follower.fits() else {"still": view.snapshot()}
+        super().__init__(**first, _esm=esm(), _css=css())
+        self.on_msg(lambda _, content, __: self.follower.heard(content))
+        self.follower.start()
+
+    def get_state(self, key=None, drop_defaults=False):
+        """The traits, `frames` made of the feeds at this moment."""
+        state = super().get_state(key, drop_defaults)
+        if "frames" in state:
+            state["frames"] = self.follower.frames()
+        return state
+
+    def close(self) -> None:
+        self.follower.stop()
+        super().close()
+
+
+class Follower:
+    """Keeps one widget up with the runs of its view. Any thread may call any method."""
+
+    def __init__(self, widget: LossWidget, view: "LossView"):
+        self.widget, self.view, self.feeds = widget, view, view.feeds
+        for feed in self.feeds:
+            feed.catch_up()
+        self._sent = [_key(feed) for feed in self.feeds]  # the page begins with these
+        self._states = [feed.state for feed in self.feeds]
+        self._lock = threading.RLock()
+        self._ended, self._woken = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        args = weakref.ref(self), self._ended, self._woken
+        self._thread = threading.Thread(target=_follow, args=args, name="loss view", daemon=True)
+        self._thread.start()
+        _alive.add(self)
+
+    def stop(self) -> None:
+        """Let the thread end; it may still be in the middle of a look."""
+        self._ended.set()
+        self._woken.set()
+
+    def join(self) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(PATIENCE)
+
+    def look(self, final: bool = False) -> None:
+        """Look soon; with `final` now, to the end of the logs, and keep the picture."""
+        if not final:
+            self._woken.set()
+            return
+        with self._lock:
+            for feed in self.feeds:
+                feed.catch_up()
+            self.tick()
+            self._settle()
+
+    def tick(self) -> float:
+        """Read what is new and send it; returns the seconds until the next time."""
+        with self._lock:
+            over = False
+            for index, feed in enumerate(self.feeds):
+                feed.read()
+                self._send_new(index, feed)
+                over |= self._states[index] == "training" != feed.state
+                self._states[index] = feed.state
+            if over:
+                self._settle()
+        return PERIOD if any(feed.lively for feed in self.feeds) else CALM
+
+    def _send_new(self, index: int, feed: Feed) -> None:
+        key = _key(feed)  # before the frames are made: what comes in between goes out twice rather than never
+        generation, records, version = self._sent[index]
+        if self._sent[index] == key:
+            return
+        for frame in feed.frames(records if generation == key[0] else 0):
+            self.widget.send({"kind": "frame", "index": index}, [frame])
+        self._sent[index] = key
+
+    def _settle(self) -> None:
+        """A run is over: what a notebook stores is the end."""
+        self.widget.still = self.view.snapshot()
+        self.widget.send_state("frames")
+
+    def fits(self) -> bool:
+        """Whether all records may stand in the widget's state."""
+        return sum(feed.records for feed in self.feeds) * RECORD <= STORED
+
+    def frames(self) -> list[bytes]:
+        """The frames that stand in the widget's state."""
+        return [frame for feed in self.feeds for frame in feed.frames()] if self.fits() else []
+
+    # ------------------------------------------------------------------------------------------------ messages
+
+    def heard(self, content: Any) -> None:
+        """A message of the page, on whichever thread it came. What is none of ours is passed over."""
+        with suppress(Exception):
+            if content["kind"] == "attach":
+                self._attach(content["have"])
+            elif content["kind"] == "control" and content["wish"] in ("save", "stop"):
+                ok, text = self._ask(self.feeds[content["index"]], content["wish"])
+                self.widget.send({"kind": "said", "id": content["id"], "ok": ok, "text": text})
+                self.look()
+
+    def _attach(self, have: list[list[int]]) -> None:
+        """A page has these [generation, records] of each run: send it the rest."""
+        with self._lock:
+            for index, (generation, records) in enumerate(have[: len(self.feeds)]):
+                self._sent[index] = int(generation), max(int(records), 0), -1
+        self.look()
+
+    @staticmethod
+    def _ask(feed: Feed, wish: str) -> tuple[bool, str]:
+        """Ask the engine at work; returns whether that went well and what there is to say.
+
+        One in this very process is asked by file: were it just gone, a signal would end the kernel.
+        """
+        try:
+            engine = seen_at_work(feed.run.path, "engine")
+            mine = engine is not None and engine.here and engine.pid == os.getpid()
+            return True, send(feed.run, wish, by="file" if mine else "signal")
+        except (RunError, LockError, OSError) as error:
+            return False, str(error)
+
+
+_alive: "weakref.WeakSet[Follower]" = weakref.WeakSet()
+
+
+def _key(feed: Feed) -> tuple[int, int, int]:
+    return feed.generation, feed.records, feed.version
+
+
+def _follow(reference: "weakref.ref[Follower]", ended: threading.Event, woken: threading.Event) -> None:
+    """The thread: look, wait, until the widget is closed or nobody has it any more."""
+    while not ended.is_set():
+        follower, pause = reference(), CALM
+        if follower is None:
+            return
+        woken.clear()
+        with suppress(Exception):  # a page that is gone, a kernel that is leaving: nobody could be told
+            pause = follower.tick()
+        del follower
+        if not ended.wait(PERIOD):
+            woken.wait(pause - PERIOD)
+
+
+@atexit.register
+def _leave() -> None:
+    """Before the process ends and takes the channels away."""
+    for follower in list(_alive):
+        follower.stop()
+    for follower in list(_alive):
+        follower.join()
