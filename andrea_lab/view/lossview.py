@@ -14,6 +14,7 @@ import numpy as np
 
 from andrea_lab.checkpoint.files import replace_with
 from andrea_lab.view.feed import Feed, printable
+from andrea_lab.view.history import History
 
 if TYPE_CHECKING:
     from andrea_lab.view.follow import LossWidget
@@ -68,6 +69,11 @@ class LossView:
         """
         if self._widget is not None:
             self._widget.follower.look(final)
+
+    @property
+    def history(self) -> History:
+        """The steps of the run, of the first one where there are several: arrays to compute with."""
+        return self._read()[0].history
 
     def summary(self) -> str:
         """One line of plain text, a function of the logs alone."""
