@@ -8,9 +8,11 @@ from tests.imports import ROOT, Import, imports, modules, notebook_source, rando
 
 STDLIB = sys.stdlib_module_names
 # What each part of andrea_lab may use of the others; all may use BASE, nothing may use cli.
-BASE = {"paths", "rng", "strict_json"}
+BASE = {"paths", "progress", "rng", "strict_json"}
 PARTS = {
+    "labkernel": set(),
     "paths": set(),
+    "progress": set(),
     "rng": set(),
     "strict_json": set(),
     "text": set(),

@@ -80,9 +80,9 @@ def settle(notebook: nbformat.NotebookNode, buffers: dict) -> None:
     """A picture that was live is stored as it looked in the end, not as it looked when it was first shown."""
     for output in (output for cell in notebook.cells for output in cell.get("outputs", [])):
         data = output.get("data", {})
-        last = buffers.get(data.get(WIDGET, {}).get("model_id"), {}).get(("still",))
-        if last is not None and "image/png" in data:
-            data["image/png"] = last["data"]
+        last = buffers.get(data.get(WIDGET, {}).get("model_id"), {}).get(("still",), {}).get("data")
+        if last and "image/png" in data:
+            data["image/png"] = last
 
 
 def main(names: list[str]) -> int:

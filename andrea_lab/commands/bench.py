@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from andrea_lab.commands.show import as_json, out
+from andrea_lab.progress import progress
 
 app = typer.Typer(
     help="Measure kernels, the training step and a whole small run, each against a strong peer.", no_args_is_help=True
@@ -27,8 +27,8 @@ class Peer(StrEnum):
 
 def _measure(module, json: bool, markdown: bool, **options) -> None:
     """Run a benchmark with its progress on stderr, and print what it found."""
-    with Console(stderr=True).status("starting") as status:
-        result = module.run(progress=status.update, **options)
+    with progress("measuring", unit=None, silent=json) as advance:
+        result = module.run(progress=lambda text: advance(0, text), **options)
     if json:
         as_json(result)
     elif markdown:

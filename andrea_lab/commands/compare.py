@@ -19,12 +19,14 @@ def compare(
     Losses are smoothed over the steps that both runs made. A run converges when its loss stays finite, does not rise
     above where it began, and ends below the other's.
     """
+    from andrea_lab.progress import progress
     from andrea_lab.run import compare as runs
     from andrea_lab.run.directory import RunError
 
     if figure is not None and (figure.suffix.lower() != ".png" or not figure.parent.is_dir()):
         raise RunError(f"--figure: found {str(figure)!r}, expected a name ending in .png in a folder that is there")
-    found = runs.compare(a, b)
+    with progress("reading both logs", silent=json):
+        found = runs.compare(a, b)
     if figure is not None:
         from andrea_lab.view.comparison import save_comparison
 

@@ -52,9 +52,12 @@ def verify(names: Names = None, json: Json = False) -> None:
 @app.command("build")
 def build(names: Names = None, json: Json = False) -> None:
     """Rebuild the texts from the packages they come from. Needs a network, apt-get, dpkg-deb and pip."""
+    from andrea_lab.progress import progress
     from andrea_lab.text import build as builder
 
-    _report("rebuilt, byte for byte as recorded", builder.build(names or None), json)
+    with progress("building", len(names or builder.RECIPES), "texts", silent=json) as advance:
+        built = builder.build(names or None, on_built=lambda one: advance(1, one.name))
+    _report("rebuilt, byte for byte as recorded", built, json)
 
 
 def _report(what: str, built: list, json: bool) -> None:

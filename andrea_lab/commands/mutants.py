@@ -24,6 +24,7 @@ def mutants(
     is left over.
     """
     from andrea_lab.lesson import mutants as bank
+    from andrea_lab.progress import progress
     from kernels import KernelError
 
     if kernel is not None and kernel not in bank.subjects():
@@ -34,7 +35,8 @@ def mutants(
     if sample is not None:
         chosen = bank.sample(chosen, sample, seed)
     start = time.perf_counter()
-    verdicts = bank.run(chosen, jobs, on_verdict=None if json else _progress(len(chosen)))
+    with progress("judging", len(chosen), "mutants", silent=json) as advance:
+        verdicts = bank.run(chosen, jobs, on_verdict=lambda mutant, verdict: advance())
     seconds = time.perf_counter() - start
     rows = bank.tally(verdicts)
     overall = {key: sum(row[key] for row in rows.values()) for key in ("total", "killed", "equivalent")}
@@ -47,19 +49,6 @@ def mutants(
         _print(rows | {"all": overall}, left, stale, seconds)
     if left or stale:
         raise typer.Exit(1)
-
-
-def _progress(total: int):
-    """Something that is told of each verdict and says from time to time how far it is."""
-    done = 0
-
-    def tell(mutant, verdict) -> None:
-        nonlocal done
-        done += 1
-        if done % 500 == 0:
-            out.print(f"{done:,} of {total:,} judged")
-
-    return tell
 
 
 def _print(rows, left, stale, seconds: float) -> None:

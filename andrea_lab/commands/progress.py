@@ -1,12 +1,14 @@
-"""What `andrea train` and `andrea resume` show: progress while they run, the result when they end."""
+"""What commands show while they work, and what `andrea train` and `andrea resume` show when they end."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from andrea_lab.commands.show import as_json, printable
+from andrea_lab.progress import Advance, progress
 
 SMOOTH = 20  # steps that the smoothed loss looks back
 PLAIN_LINES = 20  # lines of progress where there is no terminal
@@ -43,51 +45,61 @@ def title(config: Any, what: str) -> str:
 
 
 @contextmanager
-def progress(last: int, title: str, silent: bool) -> Iterator[dict[str, Callable]]:
+def followed(last: int, title: str, silent: bool) -> Iterator[dict[str, Callable]]:
     """The hooks `on_entry` and `on_note` for a loop up to step `last`.
 
-    A bar on a terminal, some twenty plain lines elsewhere, with notes above; nothing but notes on stderr when silent.
+    On a terminal a bar, with notes above; elsewhere some twenty plain lines; nothing but notes on stderr when silent.
     """
-    from rich.console import Console
-
     if silent:
         yield {"on_note": _warn}
-    elif not Console().is_terminal:
-        yield _plain(last, title)
-    else:
-        print(title)
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        with Progress(BarColumn(), TextColumn("{task.description}"), console=Console()) as bar:
-            task, meter = bar.add_task("compiling the first step", total=last), Meter(last)
-            yield {
-                "on_entry": lambda e: bar.update(task, completed=e["step"], description=meter.add(e)),
-                "on_note": lambda line: bar.console.print(printable(line), markup=False, highlight=False),
-            }
+        return
+    plain = not sys.stdout.isatty()
+    if not plain:
+        _say(title)
+    with progress("training", last, None) as advance:
+        advance(0, "compiling the first step")
+        yield {"on_entry": _entries(last, title if plain else None, advance), "on_note": partial(_say, say=advance.say)}
 
 
-def _plain(last: int, title: str) -> dict[str, Callable]:
+def _entries(last: int, title: str | None, advance: Advance) -> Callable[[dict], None]:
+    """What is told of each entry; with a title, of which some are printed."""
     meter, every, seen = Meter(last), max(1, last // PLAIN_LINES), []
 
     def on_entry(entry: dict) -> None:
+        step, line = entry["step"], meter.add(entry)
+        advance(step - advance.done, line)
+        if title is None:
+            return
         if not seen:
             _say(title)
-        line = meter.add(entry)
-        if entry["step"] % every == 0 or entry["step"] == last or not seen:
+        if step % every == 0 or step == last or not seen:
             _say(line)
-        seen[:] = [entry["step"]]
+        seen[:] = [step]
 
-    return {"on_entry": on_entry, "on_note": _say}
+    return on_entry
+
+
+def reading(advance: Advance) -> Any:
+    """The real file system, whose reads are told to `advance` in bytes."""
+    from andrea_lab.checkpoint.files import Files
+
+    class Reading(Files):
+        def read(self, file, into):
+            count = super().read(file, into)
+            advance(count)
+            return count
+
+    return Reading()
 
 
 def _warn(line: str) -> None:
-    _say(f"andrea: {line}", sys.stderr)
+    _say(f"andrea: {line}", partial(print, file=sys.stderr, flush=True))
 
 
-def _say(line: str, stream: Any = None) -> None:
+def _say(line: str, say: Callable[[str], None] | None = None) -> None:
     """Print a line at once. A reader that is gone, as behind a pipe, must not end a run of days."""
     with suppress(OSError):
-        print(printable(line), file=stream or sys.stdout, flush=True)
+        (say or partial(print, flush=True))(printable(line))
 
 
 def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:

@@ -23,7 +23,7 @@ def resume(
     after it are repeated and compared with the log: on the same machine each comes out the same, to the last bit, and
     the last line says so. A run is never begun anew by itself, and a finished one is left as it is.
     """
-    from andrea_lab.commands.progress import finish, progress, title
+    from andrea_lab.commands.progress import finish, followed, title
     from andrea_lab.model.config import load_config
     from andrea_lab.proxy import loop
     from andrea_lab.run.directory import RunDirectory
@@ -31,7 +31,7 @@ def resume(
     config = load_config(RunDirectory.open(run).config)
     choose(target)
     last = steps or config.train.steps
-    with progress(last, title(config, f"{run} up to step {last}"), silent=json) as hooks:
+    with followed(last, title(config, f"{run} up to step {last}"), silent=json) as hooks:
         options = {"until": steps, "target": target and str(target), "threads": threads, "process": process}
         result = loop.resume(run, **options, **hooks)
     if result.outcome == "nothing to do" and not json:

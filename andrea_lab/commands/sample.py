@@ -27,13 +27,15 @@ def sample(
     """
     import hashlib
 
+    from andrea_lab.progress import progress
     from andrea_lab.run.directory import RunDirectory, RunError
 
     found = RunDirectory.open(run)
     if step is not None and not found.weights(step).is_file():
         raise RunError(f"{found.weights(step)}: found no such file, expected the weights of step {step}")
     request = {"prompt": prompt, "tokens": tokens, "temperature": temperature, "seed": seed}
-    text, at = _written(found, step, request, target=target and str(target), threads=threads)
+    with progress(f"writing {tokens:,} tokens", silent=json):
+        text, at = _written(found, step, request, target=target and str(target), threads=threads)
     if json:
         digest = hashlib.sha256(text.encode()).hexdigest()
         as_json({"run": found.name, "step": at, "prompt": prompt, "text": text, "sha256": digest})

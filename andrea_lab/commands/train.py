@@ -39,7 +39,7 @@ def train(
     a step that would take longer is dropped. Go on with andrea resume; from another terminal use andrea signal.
     """
     from andrea_lab import paths
-    from andrea_lab.commands.progress import finish, progress, title
+    from andrea_lab.commands.progress import finish, followed, title
     from andrea_lab.model.config import load_config
     from andrea_lab.proxy import loop
     from andrea_lab.run.directory import check_free, free_name
@@ -52,7 +52,7 @@ def train(
     check_free(folder)
     choose(target)
     last = until or loaded.train.steps
-    with progress(last, title(loaded, f"{last} steps into {folder}"), silent=json) as hooks:
+    with followed(last, title(loaded, f"{last} steps into {folder}"), silent=json) as hooks:
         options = {"until": until, "target": target and str(target), "threads": threads, "process": process}
         result = loop.train(loaded, folder, **options, **hooks)
     finish(loaded, result, threads, json)

@@ -26,14 +26,19 @@ def verify(
     give its bytes, try again. Exit code 1 when no file loads.
     """
     from andrea_lab.checkpoint.rotation import pins
-    from andrea_lab.checkpoint.verify import LOADS, survey
+    from andrea_lab.checkpoint.verify import LOADS, scan, survey
+    from andrea_lab.commands.progress import reading
+    from andrea_lab.progress import progress
     from andrea_lab.run.directory import RunError
 
     if not run.is_dir():
         raise RunError(f"{run}: found {'a file' if run.exists() else 'no folder'}, expected a run directory")
     n_params, note = _n_params(run)
+    nbytes = sum(file.stat().st_size for file in scan(run) if file.exists())
+    with progress("reading weights", nbytes, "B", silent=json) as advance:
+        verdicts = survey(run, n_params=n_params, files=reading(advance))
     # A run at work may have removed an old file since the folder was read.
-    verdicts = [each for each in survey(run, n_params=n_params) if os.path.lexists(each.file)]
+    verdicts = [each for each in verdicts if os.path.lexists(each.file)]
     if not verdicts:
         raise RunError(f"{run}: found no weights, expected a run directory with a step_NNNNNN.bin")
     start = next((each.file.name for each in reversed(verdicts) if each.verdict in LOADS), None)

@@ -19,6 +19,7 @@ from andrea_lab.lesson.cases import Case, case_list, case_names
 from andrea_lab.lesson.exercises import CATALOGUE, UnknownExerciseError
 from andrea_lab.lesson.parts import Exercise
 from andrea_lab.lesson.values import arguments
+from andrea_lab.progress import Advance, progress
 from kernels.pairs import KERNELS
 from kernels.target.check import check as checked
 from kernels.target.check.places import where
@@ -86,17 +87,18 @@ def check(name: str, kernel: Any, *, seed: int = 0, compiled: bool = True, secon
     Raises UnknownExerciseError for another name.
     """
     task = task_of(name)
-    result = _result(task, kernel, seed, compiled, seconds)
+    with progress(f"checking {name}", unit="cases") as advance:
+        result = _result(task, kernel, seed, compiled, seconds, advance)
     if task.exercise is not None:
         scorecard.note(name, result.passed, result.reason)
     return result
 
 
-def _result(task: Task, given: Any, seed: int, compiled: bool, seconds: float) -> Result:
+def _result(task: Task, given: Any, seed: int, compiled: bool, seconds: float, advance: Advance) -> Result:
     try:
         if attempts.blank(given, task.skeleton):
             return Result(task.name, False, reasons.NOT_ATTEMPTED, (f"{task.name}: {reasons.NOT_ATTEMPTED}",))
-        return _judge(task, given, seed, compiled, seconds)
+        return _judge(task, given, seed, compiled, seconds, advance)
     except TurnedDown as found:
         down = found
     except Exception as error:  # a notebook must live through whatever it is given
@@ -105,7 +107,7 @@ def _result(task: Task, given: Any, seed: int, compiled: bool, seconds: float) -
     return Result(task.name, False, down.reason, (head, *(f"  {line}" for line in down.lines)))
 
 
-def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float) -> Result:
+def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float, advance: Advance) -> Result:
     attempt = Attempt(given)
     if line := attempts.unfinished(attempt.tree):
         place = where(attempt.fn.__code__.co_filename, line)
@@ -114,8 +116,10 @@ def _judge(task: Task, given: Any, seed: int, compiled: bool, seconds: float) ->
     _signature(attempt, cases[0])
     packed = attempt.packed()
     cases = [case for case in cases if _suits(task, attempt, case)]
-    _interpret(task, attempt, cases)
+    advance.total = len(cases) + compiled
+    _interpret(task, attempt, cases, advance)
     if compiled:
+        advance(0, "compiled, in a process of its own")
         _compile(task, attempt, packed, cases, seconds)
     lines = [f"{task.name}: passed", f"  on the check target, without a fault: {_named(cases)}"]
     if compiled:
@@ -159,7 +163,7 @@ def _case(case: Case) -> str:
 # ---------------------------------------------------------------- on the check target
 
 
-def _interpret(task: Task, attempt: Attempt, cases: list[Case]) -> None:
+def _interpret(task: Task, attempt: Attempt, cases: list[Case], advance: Advance) -> None:
     """Run every case on the check target. Raises TurnedDown with the first fault or the first wrong value."""
     passed: list[Case] = []
     wrong: list[tuple[Case, Any, list[values.Scene]]] = []
@@ -178,6 +182,7 @@ def _interpret(task: Task, attempt: Attempt, cases: list[Case]) -> None:
             reports.append((case, report))
         else:
             wrong.append((case, first, _scene(case, block, first, found, attempt, report)))
+        advance()
     if wrong:
         _wrong_values(task, cases, passed, wrong)
     _habits(attempt, reports)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,20 +31,30 @@ class Built:
 
 
 def build(
-    names: Iterable[str] | None = None, out_dir: str | Path | None = None, *, record: bool = False
+    names: Iterable[str] | None = None,
+    out_dir: str | Path | None = None,
+    *,
+    record: bool = False,
+    on_built: Callable[[Built], None] | None = None,
 ) -> list[Built]:
     """Rebuild the named sources, or all, into `out_dir` (default: data/sources), a folder each.
 
     Needs apt-get, dpkg-deb and pip, and network access for these. Each text and licence must have the checksum that
     data/sources records; the first that has not raises TextError, and its folder stays as it was. `record=True` takes
-    what was built as the new record instead: a maintainer's step, to be looked at before it is kept. Raises TextError.
+    what was built as the new record instead: a maintainer's step, to be looked at before it is kept. `on_built` is told
+    of each source that is there. Raises TextError.
     """
     names = list(RECIPES) if names is None else list(names)
     for name in names:
         if name not in RECIPES:
             raise TextError(f"source: found {name!r}, expected one of {', '.join(RECIPES)}")
     target = paths.sources_dir() if out_dir is None else Path(out_dir)
-    return [_build_one(RECIPES[name], target / name, record) for name in names]
+    built = []
+    for name in names:
+        built.append(_build_one(RECIPES[name], target / name, record))
+        if on_built is not None:
+            on_built(built[-1])
+    return built
 
 
 def _build_one(recipe: Recipe, folder: Path, record: bool) -> Built:

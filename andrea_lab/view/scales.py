@@ -105,7 +105,7 @@ def shares(steps: np.ndarray, kinds: np.ndarray, count: int) -> tuple[np.ndarray
 
     Returns (edges, share): edges (cells + 1) in steps, share (count, cells), each cell's sum 1, or 0 without a step.
     """
-    first, last = int(steps[0]), int(steps[-1])
+    steps, first, last = steps.astype(np.int64), int(steps[0]), int(steps[-1])
     cells = min(last - first + 1, CELLS)
     cell = np.minimum((steps - first) * cells // (last - first + 1), cells - 1)
     found = np.zeros((count, cells))

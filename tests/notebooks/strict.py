@@ -24,7 +24,7 @@ from PIL import Image
 from tools.run_notebooks import NO_START, START_TRIES
 
 # Bits do not depend on the number of threads, so a test takes one and leaves the other cores to other tests.
-KERNEL_ENV = {"ANDREA_THREADS": "1"}
+KERNEL_ENV = {"ANDREA_THREADS": "1", "ANDREA_BARS": "0"}
 POLL_SECONDS = 0.5
 
 
