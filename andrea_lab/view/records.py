@@ -1,6 +1,8 @@
 """The records of a loss log in columns that grow: what the feed keeps, 36 bytes a record, in file order."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ GROWTH = 8  # a column that is full grows by this part of itself
 LARGEST = 2**31 - 1  # step or segment
 MOST_SOURCES, LONGEST_NAME = 200, 80  # further sources share a name, longer names are cut: all go into every frame
 OTHERS = "(others)"
+ALL = itemgetter(*(name for name, _ in COLUMNS))
 
 Columns = dict[str, np.ndarray]
 
@@ -42,18 +45,19 @@ class Records:
         An entry fits when its step, and its segment if it has one, is a whole number from 0 to LARGEST. A value that is
         missing or no number is NaN; one too large for a float32 is an infinity.
         """
-        steps = [entry.get("step") for entry in entries]
-        segments = [entry.get("segment") or 0 for entry in entries]
+        if not entries:
+            return 0
+        steps, segments, sources, *values = _turned(entries)
+        segments = [segment or 0 for segment in segments]
         if not (_counts(steps) and _counts(segments)):
             fit = [e for e in entries if _counts([e.get("step")]) and _counts([e.get("segment") or 0])]
             return len(entries) - len(fit) + self.add(fit)
-        columns = {"step": steps, "segment": segments, "source": self._source_ids(entries)}
-        columns |= {name: _numbers([entry.get(name) for entry in entries]) for name in FLOATS}
+        columns = {"step": steps, "segment": segments, "source": self._source_ids(sources)}
+        columns |= {name: _numbers(column) for name, column in zip(FLOATS, values, strict=True)}
         self._append(columns, len(entries))
         return 0
 
-    def _source_ids(self, entries: list[dict[str, Any]]) -> list[int]:
-        names = [entry.get("source") for entry in entries]
+    def _source_ids(self, names: Sequence[Any]) -> list[int]:
         try:
             return [self._ids[name] for name in names]
         except (KeyError, TypeError):  # one not seen before, or something that is no name
@@ -84,12 +88,19 @@ class Records:
         self.count = end
 
 
-def _counts(values: list[Any]) -> bool:
+def _turned(entries: list[dict[str, Any]]) -> Iterable[Sequence[Any]]:
+    """The values of each column; None where an entry has none."""
+    with suppress(KeyError):
+        return zip(*map(ALL, entries), strict=True)
+    return ([entry.get(name) for entry in entries] for name, _ in COLUMNS)
+
+
+def _counts(values: Sequence[Any]) -> bool:
     """Whether all values are whole numbers from 0 to LARGEST."""
     return set(map(type, values)) <= {int} and (not values or (min(values) >= 0 and max(values) <= LARGEST))
 
 
-def _numbers(values: Iterable[Any]) -> np.ndarray:
+def _numbers(values: Sequence[Any]) -> np.ndarray:
     """The values as float32."""
     if not set(map(type, values)) <= {float, int, type(None)}:
         values = [value if type(value) in (float, int) else None for value in values]

@@ -23,6 +23,7 @@ TRAIN = """for step in range(1, 31):
     view.update()
 view.update(final=True)
 print(view.summary())"""
+DONE = "LossView(run, vocab=257, steps=30)"
 STILL = "from IPython.display import Image\nImage(view.snapshot())"
 
 
@@ -30,14 +31,17 @@ def test_the_final_curve_is_stored_where_the_live_one_was(tmp_path, monkeypatch)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     path = tmp_path / "00_view.ipynb"
     cells = [
-        nbformat.v4.new_code_cell(source, id=name) for name, source in zip("abc", (SHOW, TRAIN, STILL), strict=True)
+        nbformat.v4.new_code_cell(source, id=name)
+        for name, source in zip("abcd", (SHOW, TRAIN, STILL, DONE), strict=True)
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
     stored = nbformat.reads(canonical(execute(path)), as_version=4)
-    (live,), (line,), (still,) = (cell.outputs for cell in stored.cells)
+    (live,), (line,), (still,), (done,) = (cell.outputs for cell in stored.cells)
     assert sorted(live.data) == ["image/png", "text/plain"]
     assert live.data["text/plain"] == "LossView small: no steps yet"
     assert line.text == "LossView small: steps 1 to 30, loss 5.42 -> 3.00, smoothed 3.29\n"
     final = base64.b64decode(live.data["image/png"])
     assert final == base64.b64decode(still.data["image/png"])
+    assert base64.b64decode(done.data["image/png"]) == final, "shown when the run was over"
+    assert done.data["text/plain"] + "\n" == line.text
     assert Image.open(io.BytesIO(final)).size == (900, 450)
