@@ -8,6 +8,7 @@ python=$home/.venv/bin/python
 root=''
 [ "$(id -u)" != 0 ] || root=--allow-root
 export JUPYTER_PREFER_ENV_PATH=1
+export JUPYTER_PATH="$home/tools/jupyter${JUPYTER_PATH:+:$JUPYTER_PATH}"
 export JUPYTER_CONFIG_PATH="$home/tools/jupyter${JUPYTER_CONFIG_PATH:+:$JUPYTER_CONFIG_PATH}"
 exec "$python" -m jupyterlab --ServerApp.root_dir="$PWD" \
     --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $root "$@"
