@@ -98,3 +98,11 @@ def checkpoint(
 
     options = {"folder": folder and str(folder), "peer_python": peer_python and str(peer_python), "quick": quick}
     _measure(module, json, markdown, **options)
+
+
+@app.command("view")
+def view(quick: Quick = False, json: Json = False, markdown: Markdown = False) -> None:
+    """What watching a run costs: its steps beside steps unwatched, bytes and memory of updates, a long log opened."""
+    from andrea_lab.bench import view as module
+
+    _measure(module, json, markdown, quick=quick)

@@ -19,6 +19,7 @@ ALLOWED = {
     "andrea_lab.lesson.crashes": ("lays out the states of a crash to be judged", {TEMP}),
     "andrea_lab.bench.checkpoint": ("measures in a folder that goes away", {TEMP, "mkdir"}),
     "andrea_lab.bench.step": ("measures in a folder that goes away", {TEMP}),
+    "andrea_lab.bench.view": ("measures in a folder that goes away", {TEMP}),
     "andrea_lab.bench.server": ("keeps a child's last words", {"TemporaryFile"}),
     "andrea_lab.bench.children.nano_server": ("measures in a folder that goes away", {TEMP}),
     "andrea_lab.bench.children.engine_server": ("hands arrays to its parent", {"savez"}),
