@@ -2,7 +2,10 @@
 
 import base64
 
+import numpy as np
+
 from andrea_lab.view import assets
+from tests.view.make_frames import run_frames
 
 OPEN = """async ({text, runs, options, control}) => {
     window.module = await import(URL.createObjectURL(new Blob([text], {type: "text/javascript"})));
@@ -12,6 +15,13 @@ OPEN = """async ({text, runs, options, control}) => {
     window.bytes = (base64) => Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0)).buffer;
 }"""
 SHELL = "<!doctype html><html lang=en><meta charset=utf-8><title>component</title><style>{}</style><div id=root></div>"
+GUTTER, MARGIN = 62, 28  # pixels beside the plots
+PIXELS = """() => {
+    const canvas = document.querySelector(".al-figure-loss canvas"), {width, height} = canvas;
+    return {width, height, data: btoa(Array.from(canvas.getContext("2d").getImageData(0, 0, width, height).data,
+        (x) => String.fromCharCode(x)).join(""))};
+}"""
+RUNS = [f"run-{n}" for n in range(4)]
 # A function of (first, count, total, more of the header) that makes a frame of falling losses in the page.
 ENCODER = """() => void (window.encode = (first, count, total, more = {}) => {
     const columns = [["step", "i4"], ["segment", "i4"], ["source", "i4"], ["loss", "f4"], ["grad_norm", "f4"],
@@ -76,3 +86,35 @@ def settle(page):
     """Until all is drawn: what a reader did at the next frame of the page, new records 250 ms later at most."""
     page.wait_for_timeout(350)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def open_runs(page, **options):
+    """Four runs of 600 to 900 steps over each other."""
+    open_component(page, RUNS, theme="light", **options)
+    for n, name in enumerate(RUNS):
+        send(page, run_frames(600 + 100 * n, name=name, seed=n + 1), n)
+    settle(page)
+    return page
+
+
+def pixels(page):
+    """The canvas of the loss, (height, width, 4)."""
+    canvas = page.evaluate(PIXELS)
+    raw = np.frombuffer(base64.b64decode(canvas["data"]), np.uint8)
+    return raw.reshape(canvas["height"], canvas["width"], 4).astype(int)
+
+
+def near(image, colour, most=40):
+    """Where pixels are of a colour, given as #rrggbb."""
+    wanted = np.array([int(colour[n : n + 2], 16) for n in (1, 3, 5)])
+    return (abs(image[..., :3] - wanted).max(-1) <= most) & (image[..., 3] > 128)
+
+
+def column_of(step, image, low, high):
+    """The column of pixels in which a step lies when low..high are shown."""
+    return round(GUTTER + (step - low) / (high - low) * (image.shape[1] - GUTTER - MARGIN))
+
+
+def window(page):
+    """The first and the last step shown."""
+    return [int(part) for part in data(page, "andreaWindow").split()]

@@ -94,7 +94,7 @@ class LiveView {
     this.wholeButton = this.#button("Whole run", () => this.#zoom(null), { "aria-pressed": "true" });
     this.newestButton = this.#button("Newest", () => this.#follow(), { "aria-pressed": "false" });
     const smoothing = make("div", { class: "al-group", role: "group", "aria-label": "Smoothing" });
-    smoothing.append(make("span", { class: "al-joined" }, ...this.averages), this.slider, part("span", "output"));
+    smoothing.append(make("span", { class: "al-joined" }, ...this.averages), this.slider, part("over", "output"));
     const scale = make("div", { class: "al-group" }, make("span", { class: "al-joined" }, this.wholeButton, this.newestButton), this.logButton);
     this.saveButton = this.#button("Checkpoint now", () => this.#wish("save"));
     this.stopButton = this.#button("Stop…", () => this.#confirm(true), { "aria-expanded": "false" });
@@ -170,8 +170,8 @@ class LiveView {
     document.addEventListener("visibilitychange", () => this.#ask(true), { signal });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#restyle(), { signal });
     this.observers = [new ResizeObserver(() => this.#ask(true)), new MutationObserver(() => this.#restyle())];
-    this.observers.push(new IntersectionObserver(([entry]) => {
-      this.visible = entry.isIntersecting;
+    this.observers.push(new IntersectionObserver((entries) => {
+      this.visible = entries.at(-1).isIntersecting;
       if (this.visible) this.#ask(true);
     }, { rootMargin: "200px" }));
     this.observers[0].observe(this.charts);
@@ -467,9 +467,9 @@ class LiveView {
     }
     const { kind, span } = store.average;
     for (const button of this.averages) button.setAttribute("aria-pressed", String(button.dataset.average === kind));
-    write(this.span, `over ${span} ${span === 1 ? "step" : "steps"}`);
+    write(this.over, `over ${span} ${span === 1 ? "step" : "steps"}`);
     this.slider.value = Math.round(100 * Math.log10(Math.min(Math.max(span, SPANS[0]), SPANS[1])));
-    this.slider.setAttribute("aria-valuetext", this.span.textContent);
+    this.slider.setAttribute("aria-valuetext", this.over.textContent);
     this.logButton.setAttribute("aria-pressed", String(this.log));
     this.wholeButton.setAttribute("aria-pressed", String(!this.window));
     this.newestButton.setAttribute("aria-pressed", String(Boolean(this.window?.follow)));
@@ -518,7 +518,7 @@ class LiveView {
       this.labelTimer ??= setTimeout(() => { this.labelTimer = null; this.#label(); }, wait);
       return;
     }
-    this.lastLabel = performance.now();
+    if (this.stores.some((store) => store.length)) this.lastLabel = performance.now();
     const words = this.stores.map((store) => {
       if (!store.length) return `${store.name}, ${store.facts.state}: no steps yet`;
       const at = store.length - 1, odd = store.notFinite().count;
