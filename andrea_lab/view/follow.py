@@ -8,6 +8,7 @@ records are held once.
 import atexit
 import os
 import threading
+import time
 import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 PERIOD = 0.25  # seconds between two looks at a run at work, at least
 CALM = 1.0  # between two at any other
-STORED = 4 * 2**20  # bytes of records that may stand in the widget's state, which a notebook may store
+STORED = 2**20  # bytes of records that may stand in the widget's state, which a notebook may store
+KEEP = 60.0  # seconds between two refreshments of what a notebook would store while a run is at work
 PATIENCE = 2.0  # seconds that the end of the process waits for a thread
 
 
@@ -35,7 +37,8 @@ class LossWidget(anywidget.AnyWidget):
     """The view as a widget; its state is what a page, or a stored notebook, begins with.
 
     runs: names. frames: all records, or none where they are more than STORED bytes: then a page is sent them when it
-    asks. still: the picture of the end, once there is one. options: of the component, "span".
+    asks. still: the picture of the end, or of a run of more than STORED bytes as it was a while ago. options: of the
+    component, "span".
     """
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -51,6 +54,10 @@ class LossWidget(anywidget.AnyWidget):
         first |= {} if self.follower.fits() else {"still": view.snapshot()}
         super().__init__(**first, _esm=esm(), _css=css())
         self.on_msg(lambda _, content, __: self.follower.heard(content))
+        # A page's messages come on a thread of their own while a cell runs. The kernel would send later ones to the
+        # thread that answered last, which is busy; its own choice, by page, is the right one.
+        if hasattr(self.comm, "_reply_subshell_for"):
+            self.comm._reply_subshell_for = lambda data, default: default
         self.follower.start()
 
     def get_state(self, key=None, drop_defaults=False):
@@ -74,6 +81,7 @@ class Follower:
             feed.catch_up()
         self._sent = [_key(feed) for feed in self.feeds]  # the page begins with these
         self._states = [feed.state for feed in self.feeds]
+        self._kept, self._moved = time.monotonic(), False  # what a notebook stores, and whether there is more by now
         self._lock = threading.RLock()
         self._ended, self._woken = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -102,7 +110,7 @@ class Follower:
             for feed in self.feeds:
                 feed.catch_up()
             self.tick()
-            self._settle()
+            self._keep(final=True)
 
     def tick(self) -> float:
         """Read what is new and send it; returns the seconds until the next time."""
@@ -113,8 +121,8 @@ class Follower:
                 self._send_new(index, feed)
                 over |= self._states[index] == "training" != feed.state
                 self._states[index] = feed.state
-            if over:
-                self._settle()
+            if over or (self._moved and time.monotonic() - self._kept > KEEP):
+                self._keep(final=over)
         return PERIOD if any(feed.lively for feed in self.feeds) else CALM
 
     def _send_new(self, index: int, feed: Feed) -> None:
@@ -124,12 +132,14 @@ class Follower:
             return
         for frame in feed.frames(records if generation == key[0] else 0):
             self.widget.send({"kind": "frame", "index": index}, [frame])
-        self._sent[index] = key
+        self._sent[index], self._moved = key, True
 
-    def _settle(self) -> None:
-        """A run is over: what a notebook stores is the end."""
-        self.widget.still = self.view.snapshot()
+    def _keep(self, final: bool) -> None:
+        """Refresh what a notebook stores: it stores what was sent as state, which the frames of an update are not."""
+        if final or not self.fits():
+            self.widget.still = self.view.snapshot()
         self.widget.send_state("frames")
+        self._kept, self._moved = time.monotonic(), False
 
     def fits(self) -> bool:
         """Whether all records may stand in the widget's state."""

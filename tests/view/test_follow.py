@@ -178,6 +178,44 @@ def test_the_end_of_a_run_is_kept_as_a_picture(run, by_hand, show, sent):
     assert headers(sent)[-1]["facts"]["state"] == "finished"
 
 
+def test_what_a_notebook_would_store_is_refreshed_now_and_then(run, by_hand, show, sent, monkeypatch):
+    view, widget = show(run)
+    stored = []
+
+    def send_state(self, key):
+        if key == "frames":
+            stored.append(self.get_state(key)[key])
+
+    monkeypatch.setattr(LossWidget, "send_state", send_state)
+    monkeypatch.setattr(follow, "KEEP", -1.0)
+    widget.follower.tick()
+    assert stored == [], "nothing has changed since the page opened"
+    write(run, [entry(41)])
+    widget.follower.tick()
+    widget.follower.tick()
+    assert [unpack(frames[0]).header["count"] for frames in stored] == [41] and widget.still == b""
+    monkeypatch.setattr(follow, "STORED", 100)
+    write(run, [entry(42)])
+    widget.follower.tick()
+    assert stored[1] == [] and widget.still == view.snapshot(), "grown too long: the picture in their place"
+
+
+def test_the_kernel_chooses_the_thread_of_each_message_by_itself(run, by_hand, show, monkeypatch):
+    class Channel:
+        comm_id = "1"
+        _reply_subshell_for = staticmethod(lambda data, default: "busy")
+
+        def on_msg(self, callback):
+            pass
+
+        def close(self, *_, **__):
+            pass
+
+    monkeypatch.setattr("comm.create_comm", lambda **_: Channel())
+    view, widget = show(run)
+    assert widget.comm._reply_subshell_for({}, "subshell") == "subshell"
+
+
 def test_a_final_update_reads_to_the_end_sends_and_keeps_the_picture(run, by_hand, show, sent):
     view, widget = show(run, vocab=257, steps=60)
     write(run, [entry(step) for step in range(41, 61)])
