@@ -17,6 +17,7 @@ from andrea_lab import __version__
 from andrea_lab.commands import (
     bench,
     compare,
+    dashboard,
     data,
     doctor,
     fork,
@@ -59,6 +60,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("resume")(resume.resume)
 app.command("signal")(signal.signal)
+app.command("dashboard")(dashboard.dashboard)
 app.command("sample")(sample.sample)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
