@@ -27,6 +27,7 @@ EXACT = 2**53  # whole numbers below are exact in every reader of JSON
 SETTLED = 2.0  # seconds after which a folder's time tells that nothing changed in it
 ABROAD = 60.0  # seconds without a new line after which a run on another machine is not taken for at work
 ENDS = {"finished", "stopped", "diverged", "save failed", "engine died", "aborted", "broke down"}
+OVER = ENDS | {"killed"}  # states in which nothing comes any more
 
 Json = dict[str, Any]
 
@@ -51,6 +52,11 @@ class Facts:
 
     def look(self) -> None:
         """Look at what changed since the last time. Never raises for what is found in the folder."""
+        self._look()
+        if not (self.engine or self.proxy) and self.segments and not self.segments[-1].end:
+            self._look()  # it was killed, unless it began between the looks at locks and at segments
+
+    def _look(self) -> None:
         # Locks first: a run records its end before it lets go of them, so that it never seems to be killed.
         self.engine, self.proxy = (seen_at_work(self.run.path, role) for role in ("engine", "proxy"))
         self._file(self.run.config, self._read_config)

@@ -20,6 +20,7 @@ from andrea_lab.checkpoint.lock import LockError, seen_at_work
 from andrea_lab.run.control import send
 from andrea_lab.run.directory import RunError
 from andrea_lab.view.assets import css, esm
+from andrea_lab.view.facts import OVER
 from andrea_lab.view.feed import Feed
 from andrea_lab.view.frame import RECORD
 
@@ -38,7 +39,7 @@ class LossWidget(anywidget.AnyWidget):
 
     runs: names. frames: all records, or none where they are more than STORED bytes: then a page is sent them when it
     asks. still: the picture of the end, or of a run of more than STORED bytes as it was a while ago. options: of the
-    component, "span".
+    component: "span" where one was asked for, else it goes by the length of the run.
     """
 
     _esm = traitlets.Unicode().tag(sync=True)
@@ -50,7 +51,8 @@ class LossWidget(anywidget.AnyWidget):
 
     def __init__(self, view: "LossView"):
         self.follower = Follower(self, view)
-        first = {"runs": [feed.name for feed in view.feeds], "options": {"span": view.feeds[0].history.span}}
+        options = {} if view.smooth is None else {"span": view.smooth}
+        first = {"runs": [feed.name for feed in view.feeds], "options": options}
         first |= {} if self.follower.fits() else {"still": view.snapshot()}
         super().__init__(**first, _esm=esm(), _css=css())
         self.on_msg(lambda _, content, __: self.follower.heard(content))
@@ -119,7 +121,7 @@ class Follower:
             for index, feed in enumerate(self.feeds):
                 feed.read()
                 self._send_new(index, feed)
-                over |= self._states[index] == "training" != feed.state
+                over |= self._states[index] != feed.state and feed.state in OVER
                 self._states[index] = feed.state
             if over or (self._moved and time.monotonic() - self._kept > KEEP):
                 self._keep(final=over)
@@ -157,7 +159,8 @@ class Follower:
             if content["kind"] == "attach":
                 self._attach(content["have"])
             elif content["kind"] == "control" and content["wish"] in ("save", "stop"):
-                ok, text = self._ask(self.feeds[content["index"]], content["wish"])
+                feed = dict(enumerate(self.feeds))[content["index"]]
+                ok, text = self._ask(feed, content["wish"])
                 self.widget.send({"kind": "said", "id": content["id"], "ok": ok, "text": text})
                 self.look()
 

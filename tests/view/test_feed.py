@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from andrea_lab.checkpoint import rotation
+from andrea_lab.checkpoint import lock, rotation
 from andrea_lab.checkpoint.lock import RunLock, lock_path
 from andrea_lab.run import segments
 from andrea_lab.run.directory import RunDirectory
@@ -172,6 +172,21 @@ def test_a_run_at_work_is_training_until_its_lock_is_dropped(run, role):
         assert facts["engine"].startswith(f"{role} {os.getpid()} (since ") and facts["control"] is (role == "engine")
         segments.end(run, number, "finished")
     assert feed.read(look=True) and feed.state == "finished"
+
+
+def test_a_run_that_begins_between_two_looks_was_not_killed(run, monkeypatch):
+    write(run, [1])
+    segments.begin(run)
+    assert told(run)["state"] == "killed"
+    calls = []
+
+    def late(folder, role):
+        calls.append(role)
+        return lock.seen_at_work(folder, role) if len(calls) > 2 else None
+
+    monkeypatch.setattr(about, "seen_at_work", late)
+    with RunLock(run.path, "proxy"):
+        assert told(run)["state"] == "training"
 
 
 def test_a_run_on_another_machine_is_believed_while_its_log_grows(run, monkeypatch):

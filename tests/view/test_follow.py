@@ -131,6 +131,7 @@ def test_a_long_run_comes_when_the_page_asks_and_is_stored_as_a_picture(run, by_
 @pytest.mark.parametrize(
     "message",
     [None, 7, {}, {"kind": "attach"}, {"kind": "attach", "have": [["x", 1]]}, {"kind": "attach", "have": 3}]
+    + [{"kind": "control", "index": -1, "wish": "save", "id": 1}]
     + [{"kind": "control", "index": 9, "wish": "save", "id": 1}, {"kind": "control", "index": 0, "wish": "abort"}]
     + [{"kind": "control", "index": 0, "wish": ["save"], "id": 1}, {"kind": "unheard of"}],
 )
