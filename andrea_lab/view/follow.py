@@ -111,20 +111,24 @@ class Follower:
         with self._lock:
             for feed in self.feeds:
                 feed.catch_up()
+            self._keep()
             self.tick()
-            self._keep(final=True)
+            self.widget.still = self.view.snapshot()
 
     def tick(self) -> float:
         """Read what is new and send it; returns the seconds until the next time."""
         with self._lock:
-            over = False
-            for index, feed in enumerate(self.feeds):
+            for feed in self.feeds:
                 feed.read()
-                self._send_new(index, feed)
-                over |= self._states[index] != feed.state and feed.state in OVER
-                self._states[index] = feed.state
+            states = [feed.state for feed in self.feeds]
+            over = any(now != before and now in OVER for now, before in zip(states, self._states, strict=True))
+            self._states = states
             if over or (self._moved and time.monotonic() - self._kept > KEEP):
-                self._keep(final=over)
+                self._keep()
+            for index, feed in enumerate(self.feeds):
+                self._send_new(index, feed)
+            if over:
+                self.widget.still = self.view.snapshot()
         return PERIOD if any(feed.lively for feed in self.feeds) else CALM
 
     def _send_new(self, index: int, feed: Feed) -> None:
@@ -136,11 +140,14 @@ class Follower:
             self.widget.send({"kind": "frame", "index": index}, [frame])
         self._sent[index], self._moved = key, True
 
-    def _keep(self, final: bool) -> None:
-        """Refresh what a notebook stores: it stores what was sent as state, which the frames of an update are not."""
-        if final or not self.fits():
-            self.widget.still = self.view.snapshot()
+    def _keep(self) -> None:
+        """Refresh what a notebook stores: it stores what was sent as state, which the frames of an update are not.
+
+        A page may be saved as soon as it shows the end of a run, so this comes before the frames that show it.
+        """
         self.widget.send_state("frames")
+        if not self.fits():
+            self.widget.still = self.view.snapshot()
         self._kept, self._moved = time.monotonic(), False
 
     def fits(self) -> bool:

@@ -47,6 +47,7 @@ class LossView:
             raise ValueError(f"LossView: found {len(paths)} runs, expected 1 to {MOST_RUNS}")
         if smooth is not None and smooth < 1:
             raise ValueError(f"smooth: found {smooth}, expected a number of steps >= 1")
+        self.smooth = smooth
         names = [None] if alone else _names(paths)
         options = {"vocab": vocab, "steps": steps, "span": smooth}
         self.feeds = [Feed(path, name=name, **options) for path, name in zip(paths, names, strict=True)]

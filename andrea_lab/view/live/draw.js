@@ -7,10 +7,6 @@ const RUN_COLOURS = 6;
 const SOURCE_COLOURS = 8;
 const LOST_DRAWN = 24; // rewound stretches, the newest
 const DOT_ROOM = 6; // pixels a step, from which on each loss is a dot in the colour of its source
-const WORDS = {
-  checkpoint: "checkpoint", pinned: "pinned", resume: "resumed", fork: "fork",
-  "save asked": "save asked", "stop asked": "stop asked", "abort asked": "abort asked",
-};
 
 // The columns of a window: `size` whole steps each, counted from step 0, so that a window that moves does not shimmer.
 // One column on either side lies outside the window, for lines that leave it. `x` is what uPlot gets: the middle of each
@@ -271,13 +267,22 @@ function paintMarks(ctx, place, marks, colour, font) {
     ctx.stroke();
     ctx.setLineDash([]);
     if (mark.kind === "checkpoint") continue;
-    const words = WORDS[mark.kind] ?? mark.kind, wide = ctx.measureText(words).width;
+    const words = wordOf(mark), wide = ctx.measureText(words).width;
     const from = Math.max(place.left, Math.min(x - 2, place.right - wide));
     if (taken.some(([a, b]) => from < b + 10 && from + wide > a - 10)) continue;
     taken.push([from, from + wide]);
     ctx.fillStyle = colour("soft");
     ctx.fillText(words, from, place.top - 8);
   }
+}
+
+// An event in a word, and with what its run says of it.
+function wordOf({ kind }) {
+  return kind === "resume" ? "resumed" : kind;
+}
+
+function nameOf(mark) {
+  return mark.label && mark.label !== mark.kind ? `${wordOf(mark)} (${mark.label})` : wordOf(mark);
 }
 
 // Triangles at the head of the frame for values above it, dots for values alone between two that are not finite (no line

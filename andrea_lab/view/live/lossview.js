@@ -19,7 +19,7 @@ function write(element, text) {
 }
 
 // runs: names, one colour each. control: null, or (index, "save" | "stop") => Promise<{ok, text}>.
-// options: {smooth: span, average: "ema" | "smma", log: bool, theme: "light" | "dark" | null}.
+// options: {span: steps, average: "ema" | "smma", log: bool, theme: "light" | "dark"}, each as it begins, none needed.
 // Returns {frame(index, bytes), have(index), destroy(), element}. `frame` returns {ok, generation, count}: what the view
 // holds now; ok is false when records before this frame are missing or it cannot be read. `have` says the same.
 function mount(root, { runs, control = null, options = {} }) {
@@ -34,9 +34,9 @@ function mount(root, { runs, control = null, options = {} }) {
 
 class LiveView {
   constructor(root, runs, control, options) {
-    this.stores = runs.map((name) => new RunStore(name, options.average ?? "ema", options.smooth ?? 20));
+    this.stores = runs.map((name) => new RunStore(name, options.average, options.span));
     this.control = control;
-    this.span = options.smooth ?? null; // null: by the length of the run
+    this.span = options.span ?? null; // null: by the length of the run
     this.average = options.average ?? "ema";
     this.log = options.log ?? false;
     this.theme = options.theme ?? null;
@@ -553,7 +553,7 @@ class LiveView {
     this.readout.classList.toggle("al-hint", at < 0);
     if (at < 0) return write(this.readout, "Drag to zoom, double-click for the whole run.");
     const shown = store.stepAt(at), near = (this.bounds[1] - this.bounds[0]) / 200;
-    const marks = store.facts.marks.filter((mark) => Math.abs(mark.step - step) <= near).map((mark) => WORDS[mark.kind] ?? mark.kind);
+    const marks = store.facts.marks.filter((mark) => Math.abs(mark.step - step) <= near).map(nameOf);
     const parts = [
       `step ${number(shown)}`, `loss ${short(store.value("loss", at))}`, `smoothed ${short(store.smooth[at])}`, `rate ${rate(store.value("lr", at))}`,
       `norm ${short(store.value("grad_norm", at))}`, store.value("pace", at) > 0 ? `${number(store.value("pace", at))} tokens/s` : "",

@@ -41,12 +41,9 @@ function render({ model, el }) {
     if (message?.kind === "frame") take(message.index, buffers[0]);
     if (message?.kind === "said") answer(message.id, { ok: message.ok, text: message.text });
   };
-  const stored = () => {
-    for (const data of model.get("frames") ?? []) view.frame(indexOf(names, data), data);
-  };
 
   model.on("msg:custom", heard);
-  stored();
+  for (const data of model.get("frames") ?? []) view.frame(indexOf(names, data), data);
   const picture = model.get("still");
   if (picture?.byteLength && !names.some((_, index) => view.have(index).count)) still = showStill(el, view, picture);
   attach();
@@ -58,7 +55,7 @@ function render({ model, el }) {
   };
 }
 
-// The run a stored frame belongs to, by its name.
+// The run that a stored frame belongs to, by its name.
 function indexOf(names, data) {
   try {
     return Math.max(0, names.indexOf(decodeFrame(data).header.run));
