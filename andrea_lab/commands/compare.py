@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from andrea_lab.commands.show import as_json, out, printable, table
+from andrea_lab.commands.show import as_json, check_figure, out, printable, table
 
 
 def compare(
@@ -23,14 +23,15 @@ def compare(
     from andrea_lab.run import compare as runs
     from andrea_lab.run.directory import RunError
 
-    if figure is not None and (figure.suffix.lower() != ".png" or not figure.parent.is_dir()):
-        raise RunError(f"--figure: found {str(figure)!r}, expected a name ending in .png in a folder that is there")
+    check_figure(figure)
+    if figure is not None and a.resolve() == b.resolve():
+        raise RunError(f"--figure: found the run {a} twice, expected two runs")
     with progress("reading both logs", silent=json):
         found = runs.compare(a, b)
     if figure is not None:
-        from andrea_lab.view.comparison import save_comparison
+        from andrea_lab.view import LossView
 
-        save_comparison([a, b], figure)
+        LossView([a, b]).save(figure)
         found["figure"] = str(figure)
     as_json(found) if json else _tell(found)
 

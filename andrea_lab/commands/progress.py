@@ -109,10 +109,10 @@ def finish(config: Any, result: Any, threads: int | None, json: bool) -> None:
     """
     figure = written = None
     if result.outcome != "interrupted":
-        from andrea_lab.view.figure import save_curve
+        from andrea_lab.view import LossView
 
         try:
-            figure = save_curve(result.run_dir, result.run_dir / "loss.png")
+            figure = LossView(result.run_dir).save(result.run_dir / "loss.png")
         except OSError as error:  # the run is done and saved, with or without a picture of it
             _warn(f"loss.png: found {error.strerror or error}, expected to draw the loss there")
         written = _sample(config, result.weights, threads)

@@ -32,7 +32,7 @@ class Line:
 def window(lines: list[Line], planned: int | None = None) -> tuple[float, float]:
     """The steps to show: all, or from a little before the first fork, so that a long past does not press the rest.
 
-    `planned` steps end the axis of a run that has done a good part of them.
+    `planned` steps end the axis of a run alone that has done a good part of them.
     """
     lines = [line for line in lines if len(line)]
     if not lines:
@@ -43,7 +43,7 @@ def window(lines: list[Line], planned: int | None = None) -> tuple[float, float]
     if forks and len(lines) > 1:
         first = max(first, round(min(forks) - (last - min(forks)) * BEFORE / (1 - BEFORE)))
     left = 0.0 if first <= max(1, 0.1 * last) else float(first)
-    if planned and PLANNED * planned <= last <= planned:
+    if len(lines) == 1 and planned and PLANNED * planned <= last <= planned:
         return left, float(planned)
     return left, last + max((last - left) * 0.02, 0.5)
 

@@ -60,7 +60,7 @@ def draw(histories, *, vocab=None, steps=None, forks=None, checkpoints=(), size=
     if alone:
         axes, notes = _one(page, lines[0], histories[0][1], frame, beyond, steps, sorted(checkpoints))
     else:
-        axes, notes = _several(page, lines, frame, [("", {}, f"bold: over {span} steps"), *beyond])
+        axes, notes = _several(page, lines, frame, [("", {}, f"thick: smoothed over {span} steps"), *beyond])
     if uniform and not beyond:
         axes.axhline(uniform, **LEVEL)
         low = uniform < frame[0] + 0.9 * (frame[1] - frame[0])  # room above the line

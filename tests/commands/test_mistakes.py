@@ -83,6 +83,7 @@ MISTAKES = [
     (["compare", "tiny", "badfork"], "fork.json: found text that is no JSON, expected a fork's origin"),
     (["compare", "tiny", "tiny", "--figure", "x.pdf"], "--figure: found 'x.pdf', expected a name ending in .png"),
     (["compare", "tiny", "tiny", "--figure", "no/x.png"], "--figure: found 'no/x.png', expected a name ending in .png"),
+    (["compare", "tiny", "./tiny", "--figure", "x.png"], "--figure: found the run tiny twice, expected two runs"),
     (["compare", "tiny"], "Missing argument 'B'"),
     (["pin", "nowhere"], "nowhere: found no folder, expected a run directory"),
     (["pin", "file"], "file: found no folder, expected a run directory"),
