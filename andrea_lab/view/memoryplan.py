@@ -28,7 +28,7 @@ THIN = 0.02  # of the height: thinner bands join the rest
 APART = 0.062  # of the height, at least, between two names on the right
 SLICES = 8  # of an axis, each with its own words when it is pointed at
 UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-PALETTE = 48
+PALETTE = 32
 
 
 @dataclass

@@ -11,7 +11,7 @@ from andrea_lab.view.palette import BLUE, FAINT, INK, ORANGE
 from andrea_lab.view.style import Picture, width_of
 
 COLUMN, LEFT, RIGHT = 68, 80, 24  # pixels; the names of the rows stand on the left
-STREAM, FORWARD, KEPT, TALLEST, BACKWARD, GRADIENT, HEIGHT = 52, 70, 124, 112, 296, 352, 388  # from the top
+STREAM, FORWARD, KEPT, TALLEST, BACKWARD, GRADIENT, HEIGHT = 52, 70, 124, 112, 296, 352, 374  # from the top
 HIGH, SPACE, BAR = 38, 9, 17  # pixels of a box, between two, and across a bar
 FRESH, BACK, BROWN, QUIET = "#cfe3f1", "#f3d9c1", "#b35c14", "#555555"
 LEGEND = {
