@@ -72,7 +72,7 @@ class Client:
 @contextmanager
 def served(folder, **options):
     """A client of a server of this folder, which ends with the block."""
-    server = Server(folder, **{"port": 0, **options})
+    server = Server(folder, **options)
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
 
     def work():

@@ -18,7 +18,6 @@ from andrea_lab.run.directory import RunError
 from andrea_lab.view.dashboard.listing import check_folder
 from andrea_lab.view.dashboard.server import LONGEST_BODY, Site, application
 
-PORT = 8899
 TRIED = 100  # ports above a taken one that are looked at
 SHORTEST = 8  # characters of a token
 LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~")
@@ -34,7 +33,7 @@ class Server:
     """
 
     def __init__(
-        self, folder: Path, host: str = "127.0.0.1", port: int = PORT, token: str | None = None, control: bool = False
+        self, folder: Path, host: str = "127.0.0.1", port: int = 0, token: str | None = None, control: bool = False
     ):
         check_folder(folder)
         _check_token(token)

@@ -158,13 +158,21 @@ class Saved {
   async frames(id, take) {
     const number = this.about.runs.findIndex((row) => row.id === id);
     for (const node of document.querySelectorAll(`script[data-frame="${number}"]`)) {
-      take(Uint8Array.from(atob(node.textContent), (letter) => letter.charCodeAt(0)).buffer);
+      take(bytes(node.textContent));
     }
   }
 
   control() {
     return null;
   }
+}
+
+/** The bytes of base64; a loop, since Uint8Array.from takes ten times as long for a million records. */
+function bytes(text) {
+  const letters = atob(text);
+  const made = new Uint8Array(letters.length);
+  for (let n = 0; n < letters.length; n++) made[n] = letters.charCodeAt(n);
+  return made.buffer;
 }
 
 /** The header of a frame: count, total among others. */
@@ -311,6 +319,7 @@ class Page {
     this.filter();
     if (!this.chosen.length) this.chooseFirst();
     else if (!this.listed || mayControl !== about.control) this.choose(this.chosen);
+    if (!this.listed) this.rows.get(this.chosen[0])?.element.scrollIntoView({ block: "nearest" });
     this.listed = true;
     this.mark();
   }
