@@ -113,7 +113,7 @@ class Follower:
                 feed.catch_up()
             self._keep()
             self.tick()
-            self.widget.still = self.view.snapshot()
+            self._keep(still=True)
 
     def tick(self) -> float:
         """Read what is new and send it; returns the seconds until the next time."""
@@ -123,12 +123,15 @@ class Follower:
             states = [feed.state for feed in self.feeds]
             over = any(now != before and now in OVER for now, before in zip(states, self._states, strict=True))
             self._states = states
-            if over or (self._moved and time.monotonic() - self._kept > KEEP):
-                self._keep()
+            if over:
+                self._keep()  # first: a page may be saved as soon as it shows the end
             for index, feed in enumerate(self.feeds):
                 self._send_new(index, feed)
-            if over:
-                self.widget.still = self.view.snapshot()
+            due = self._moved and time.monotonic() - self._kept > KEEP
+            if due:
+                self._keep()
+            if over or (due and not self.fits()):
+                self._keep(still=True)
         return PERIOD if any(feed.lively for feed in self.feeds) else CALM
 
     def _send_new(self, index: int, feed: Feed) -> None:
@@ -140,14 +143,15 @@ class Follower:
             self.widget.send({"kind": "frame", "index": index}, [frame])
         self._sent[index], self._moved = key, True
 
-    def _keep(self) -> None:
-        """Refresh what a notebook stores: it stores what was sent as state, which the frames of an update are not.
+    def _keep(self, still: bool = False) -> None:
+        """Refresh what a notebook stores, with or without the picture.
 
-        A page may be saved as soon as it shows the end of a run, so this comes before the frames that show it.
+        It stores what was sent as state, which the frames of an update are not.
         """
-        self.widget.send_state("frames")
-        if not self.fits():
+        if still:
             self.widget.still = self.view.snapshot()
+        else:
+            self.widget.send_state("frames")
         self._kept, self._moved = time.monotonic(), False
 
     def fits(self) -> bool:

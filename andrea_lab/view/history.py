@@ -32,7 +32,7 @@ class History:
         self._columns = columns
         self._stands = standing(columns["step"])
         self._at = np.flatnonzero(self._stands)
-        self._smoothed: np.ndarray | None = None
+        self._smoothed: dict[int, np.ndarray] = {}
 
     def __len__(self) -> int:
         return len(self._at)
@@ -52,13 +52,17 @@ class History:
     def source_ids(self) -> np.ndarray:
         return self._columns["source"][self._at]
 
-    def smoothed(self) -> np.ndarray:
-        """The debiased exponential moving average of the loss; losses that are not finite are passed over."""
-        if self._smoothed is None:
-            sums = np.array(list(averaged(self.values("loss").tolist(), keep_of(self.span)))).reshape(-1, 2)
+    def smoothed(self, span: int | None = None) -> np.ndarray:
+        """The debiased exponential moving average of the loss over `span` steps, its own where none is given.
+
+        Losses that are not finite are passed over.
+        """
+        span = span or self.span
+        if span not in self._smoothed:
+            sums = np.array(list(averaged(self.values("loss").tolist(), keep_of(span)))).reshape(-1, 2)
             total, weight = sums.T
-            self._smoothed = np.divide(total, weight, out=np.full(len(sums), np.nan), where=weight > 0)
-        return self._smoothed
+            self._smoothed[span] = np.divide(total, weight, out=np.full(len(sums), np.nan), where=weight > 0)
+        return self._smoothed[span]
 
     def resumes(self) -> np.ndarray:
         """The steps at which a new segment of the run begins, the first segment left out."""
@@ -74,18 +78,3 @@ class History:
         cuts = np.flatnonzero((np.diff(at) > 1) | (np.diff(steps) <= 0)) + 1
         losses = self._columns["loss"][at].astype(np.float64)
         return list(zip(np.split(steps, cuts), np.split(losses, cuts), strict=True))
-
-
-def envelope(steps, values, first: float, last: float, width: int):
-    """Smallest and largest value in each of `width` equal columns of [first, last].
-
-    Returns (x, low, high), one row per column that holds a step, so a spike one step wide is as tall in the picture as
-    in the log. Non-finite values are passed over; a column of nothing else is NaN.
-    """
-    if len(steps) == 0:
-        return np.empty(0), np.empty(0), np.empty(0)
-    column = np.clip(((steps - first) * (width / max(last - first, 1e-9))).astype(np.int64), 0, width - 1)
-    starts = np.flatnonzero(np.diff(column, prepend=-1))
-    finite = np.where(np.isfinite(values), values, np.nan)
-    low, high = np.fmin.reduceat(finite, starts), np.fmax.reduceat(finite, starts)
-    return first + (column[starts] + 0.5) * ((last - first) / width), low, high
