@@ -78,3 +78,18 @@ class History:
         cuts = np.flatnonzero((np.diff(at) > 1) | (np.diff(steps) <= 0)) + 1
         losses = self._columns["loss"][at].astype(np.float64)
         return list(zip(np.split(steps, cuts), np.split(losses, cuts), strict=True))
+
+
+def envelope(steps, values, first: float, last: float, width: int):
+    """Smallest and largest value in each of `width` equal columns of [first, last].
+
+    Returns (x, low, high), one row per column that holds a step, so a spike one step wide is as tall in the picture as
+    in the log. Non-finite values are passed over; a column of nothing else is NaN.
+    """
+    if len(steps) == 0:
+        return np.empty(0), np.empty(0), np.empty(0)
+    column = np.clip(((steps - first) * (width / max(last - first, 1e-9))).astype(np.int64), 0, width - 1)
+    starts = np.flatnonzero(np.diff(column, prepend=-1))
+    finite = np.where(np.isfinite(values), values, np.nan)
+    low, high = np.fmin.reduceat(finite, starts), np.fmax.reduceat(finite, starts)
+    return first + (column[starts] + 0.5) * ((last - first) / width), low, high
