@@ -32,14 +32,15 @@ def inspect(
     """
     from andrea_lab.checkpoint.single import UNREADABLE, CheckpointError, read_header
     from andrea_lab.checkpoint.sums import SumError, read_sum
-    from andrea_lab.checkpoint.verify import LOADS, examine
+    from andrea_lab.checkpoint.verify import LOADS
+    from andrea_lab.progress import progress
 
     check_figure(figure)
     if byte is not None:
         found = _place(file, byte, figure)
         as_json(found) if json else _tell_place(found)
         return
-    verdict = examine(file)
+    verdict = _examined(file, silent=json)
     if verdict.verdict in ("torn", UNREADABLE):
         raise CheckpointError(f"{file}: {verdict.reason}", verdict.verdict)
     step, n = read_header(file)
@@ -51,12 +52,32 @@ def inspect(
     cuts = [(tensor.name, tensor.offset, prod(tensor.shape)) for tensor in tensors]
     found = {"file": str(file), "step": step, "n_params": n, "nbytes": verdict.nbytes or file.stat().st_size}
     found |= {"verdict": verdict.verdict, "reason": verdict.reason, "sha256": verdict.sha256}
-    found |= {"entry": beside and beside.entry, "note": note, "tensors": list(measure(file, step, n, cuts, train))}
+    with progress("measuring", n, "parameters", silent=json) as advance:
+        measured = list(_counted(measure(file, step, n, cuts, train), advance))
+    found |= {"entry": beside and beside.entry, "note": note, "tensors": measured}
     if figure is not None:
         found["figure"] = _draw(tensors, step, None, figure)
     as_json(found) if json else _tell(found)
     if verdict.verdict not in LOADS:
         raise typer.Exit(1)
+
+
+def _examined(file: Path, silent: bool) -> Any:
+    """The verdict on a file."""
+    from andrea_lab.checkpoint.verify import examine
+    from andrea_lab.commands.progress import reading
+    from andrea_lab.progress import progress
+
+    size = file.stat().st_size if file.is_file() else None
+    with progress("reading weights", size, "B", silent=silent) as advance:
+        return examine(file, files=reading(advance))
+
+
+def _counted(measured: Iterator[dict[str, Any]], advance: Any) -> Iterator[dict[str, Any]]:
+    """What was measured, each tensor counted once it is."""
+    for each in measured:
+        yield each
+        advance(each["size"])
 
 
 def _cuts(file: Path, n: int) -> tuple[tuple[Any, ...], Any, str | None]:

@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 
-from andrea_lab.run.average import averaged, keep_of
 from andrea_lab.run.compare import span_of
 from andrea_lab.view.page import GAP, SMALL, Page, powers
 from andrea_lab.view.palette import FAINT, GREEN, INK, PALE, RED, RUN_COLOURS, SOURCE_COLOURS
@@ -50,7 +49,15 @@ def draw(histories, *, vocab=None, steps=None, forks=None, checkpoints=(), size=
     span = span_of(min((len(history.steps()) for _, history in histories if len(history.steps())), default=0))
     alone = len(histories) == 1
     lines = [
-        _line(name, history, colour, None if alone else span, (forks or {}).get(name))
+        Line(
+            name=name,
+            colour=colour,
+            steps=history.steps(),
+            loss=history.values("loss"),
+            smoothed=history.smoothed(None if alone else span),
+            rewound=history.rewound(),
+            forked_at=(forks or {}).get(name),
+        )
         for (name, history), colour in zip(histories, RUN_COLOURS, strict=False)
     ]
     shown = window(lines, steps)
@@ -67,17 +74,6 @@ def draw(histories, *, vocab=None, steps=None, forks=None, checkpoints=(), size=
         _beside(axes, page, uniform, f"ln V = {uniform:.2f}, a uniform guess", low)
     page.foot(notes)
     return page, _sentence(lines, notes)
-
-
-def _line(name, history, colour, span, forked_at) -> Line:
-    loss = history.values("loss")
-    smoothed = history.smoothed() if span is None else _smoothed(loss, span)
-    return Line(name, colour, history.steps(), loss, smoothed, history.rewound(), forked_at)
-
-
-def _smoothed(loss: np.ndarray, span: int) -> np.ndarray:
-    totals = np.array(list(averaged(loss.tolist(), keep_of(span)))).reshape(-1, 2)
-    return np.divide(totals[:, 0], totals[:, 1], out=np.full(len(loss), np.nan), where=totals[:, 1] > 0)
 
 
 def _one(page, line: Line, history, frame, more, planned, checkpoints):

@@ -11,7 +11,7 @@ from PIL import Image
 
 from andrea_lab.run.average import averaged, keep_of
 from andrea_lab.view.palette import FAINT, RUN_COLOURS, SOURCE_COLOURS
-from andrea_lab.view.scales import CELLS, COLUMNS, shares
+from andrea_lab.view.scales import CELLS, COLUMNS, envelope, shares
 from andrea_lab.view.still import draw, still
 
 
@@ -44,8 +44,8 @@ class Made:
     def rewound(self):
         return [(np.array(steps), np.array(loss)) for steps, loss in self.branches]
 
-    def smoothed(self):
-        pairs = averaged(self.values("loss").tolist(), keep_of(20))
+    def smoothed(self, span=None):
+        pairs = averaged(self.values("loss").tolist(), keep_of(span or 20))
         return np.array([total / weight if weight else math.nan for total, weight in pairs])
 
 
@@ -131,6 +131,13 @@ def test_a_spike_one_step_wide_survives_in_a_long_run():
     assert len(raw.get_xdata()) <= 2 * COLUMNS
     at = int(np.nanargmax(raw.get_ydata()))
     assert raw.get_ydata()[at] == 5.9 and raw.get_xdata()[at] == pytest.approx(54_321, abs=100_000 / COLUMNS)
+
+
+def test_values_that_are_not_finite_take_no_part_in_a_column():
+    steps = np.arange(1, 2001)
+    loss = np.where(steps <= 1000, np.nan, 3.0)
+    x, low, high = envelope(steps, loss, 0, 2000)
+    assert len(x) == COLUMNS and np.isnan(low[:400]).all() and (high[400:] == 3.0).all()
 
 
 def test_every_source_has_its_colour_its_name_and_its_part_of_the_strip():
