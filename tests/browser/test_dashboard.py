@@ -242,6 +242,12 @@ def test_it_fits_a_phone_and_a_projector_in_light_and_dark(new_page, runs, shot,
         until(page, "document.querySelectorAll('#runs li').length === 43")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shot(page, f"{width}-{scheme}")
+        long = "many/" + "-".join(["a-name-with-all-its-settings"] * 4)
+        logged(runs / long, curve(30))
+        page.check(f'#runs li[data-run="{long}"] input')
+        until(page, "document.querySelectorAll('.al-legend .al-run').length === 2")
+        shows(page, 400)
+        assert page.evaluate("document.querySelector('main').scrollWidth <= document.querySelector('main').clientWidth")
         assert page.locator(VIEW).get_attribute("data-andrea-theme") == scheme
         other = {"light": "dark", "dark": "light"}[scheme]
         page.get_by_role("button", name=other, exact=False).first.click()
