@@ -14,6 +14,7 @@ COLUMN = 3  # pixels of a column that several accesses share, one above the othe
 SPACE = WIDTH - LEFT - RIGHT
 GAP, WIDEST = 6, 22  # pixels of a barrier; the most of an access
 PALETTE = 96
+TOLD = 3  # accesses of a column that are put in words
 KINDS = {
     ("read", "global"): (BLUE, "reads global"),
     ("write", "global"): (RED, "writes global"),
@@ -61,7 +62,8 @@ def timeline(trace, words: str | None = None, *, local: bool = False) -> Picture
     each = f"one column for {together} accesses, one above the other," if together > 1 else "one column for each access"
     sheet.text(LEFT, top, f"time: {each} of the warp", fontsize=8)
     said = "; ".join(f"{name + ', ' if name else ''}{plan.said()}" for name, plan in plans.items())
-    return picture(sheet.figure, words or f"A warp over time: {said}.", PALETTE)
+    drawn = picture(sheet.figure, words or f"A warp over time: {said}.", PALETTE)
+    return Picture(drawn.png, drawn.words, [region for plan in plans.values() for region in plan.regions])
 
 
 def kind_of(event):
@@ -85,6 +87,7 @@ class Plan:
         crossed = len(self.events) - len(self.accesses)
         self.gap = GAP if crossed * GAP <= SPACE // 3 else max(2, SPACE // 3 // crossed)
         self.left = SPACE - crossed * self.gap
+        self.regions = []
 
     def scale(self):
         """(pixels of a column, accesses in a column): one access each if that leaves two pixels."""
@@ -136,6 +139,9 @@ class Plan:
         for column, x, end in zip(columns, starts, starts[1:], strict=False):
             paint = self._barrier if column[0].what in BARRIERS else self._accesses
             paint(column, lanes, code, x, end)
+            words = "; then ".join(self._about(event) for event in column[:TOLD])
+            words += f"; then {len(column) - TOLD} more" if len(column) > TOLD else ""
+            self.regions.append((LEFT + x, upper, LEFT + end, lower + len(code), words))
         lanes[-1], code[-1] = 187, 187
         sheet.image(LEFT, upper, lanes)
         sheet.image(LEFT, lower, code)
@@ -153,6 +159,17 @@ class Plan:
             text = shortened(f"{line:>3}  {source(self.trace, line)}", 42)
             sheet.text(4, lower + n * LINE + LINE / 2, text, family="monospace", fontsize=7, va="center")
         self._working(sheet, columns, starts, upper)
+
+    def _about(self, event) -> str:
+        """One access or barrier in words."""
+        where = f"line {event.line}: {source(self.trace, event.line)}"
+        lanes = f"lane{'s' * (len(event.lanes) != 1)} {_run(event.lanes)}"
+        if event.what in BARRIERS:
+            of = "barrier of the warp" if event.what == "warp_barrier" else "barrier"
+            return f"{of}, {len(event.lanes)} of {self.lanes} lanes come; {where}"
+        if event.what == "shuffle":
+            return f"shuffle, {lanes}; {where}"
+        return f"{event.what} of {event.array}, {event.space}, {lanes}, elements {_run(event.indices)}; {where}"
 
     def _accesses(self, column, lanes, code, x, end):
         """One column of accesses in both images; several share the pixels of a lane, the first on top."""
@@ -194,6 +211,12 @@ class Plan:
                     sheet.text(LEFT + (x + end) / 2, upper - 3, most, fontsize=7.5, ha="center", va="bottom")
                 inside = []
         sheet.text(LEFT - 8, upper - 3, "lanes at work", fontsize=7.5, ha="right", va="bottom")
+
+
+def _run(numbers) -> str:
+    """Numbers in few words: 5; 0, 64, 128 … 1984."""
+    shown = [f"{number:,}" for number in numbers]
+    return ", ".join(shown) if len(shown) < 5 else f"{', '.join(shown[:3])} … {shown[-1]}"
 
 
 def _rgb(colour) -> tuple:

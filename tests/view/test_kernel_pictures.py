@@ -1,6 +1,7 @@
 """Pictures of kernels: they count right, say what they show, come out the same twice, and answer bad input."""
 
 import io
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -164,6 +165,20 @@ def test_idle_lanes_are_white_and_barriers_are_lines():
     lonely = trace_of((1, "read", "x", (0,), (0,)), (2, "barrier", "", LANES, (), ""))
     blue = (0, 114, 178)
     assert share_of(timeline(busy), blue) > share_of(timeline(lonely), blue) + 31 * 5 * 20
+
+
+def test_each_column_of_the_timeline_says_what_the_lanes_do():
+    events = (5, "read", "inp", LANES, tuple(lane * 64 for lane in LANES)), (6, "barrier", "", LANES[:20], (), "")
+    shown = timeline(trace_of(*events, (7, "atomic", "sums", (3,), (1024,), "shared")))
+    assert [region[4] for region in shown.regions] == [
+        "read of inp, global, lanes 0, 1, 2 … 31, elements 0, 64, 128 … 1,984; line 5: line 5 of the kernel",
+        "barrier, 20 of 32 lanes come; line 6: line 6 of the kernel",
+        "atomic of sums, shared, lane 3, elements 1,024; line 7: line 7 of the kernel",
+    ]
+    assert all(x0 < x1 <= 840 for x0, _, x1, _, _ in shown.regions)
+    long = timeline(trace_of(*((n % 3 + 1, "read", "x", LANES, LANES) for n in range(3000))))
+    more = [int(found[1]) for *_, words in long.regions if (found := re.search(r"then (\d+) more$", words))]
+    assert sum(region[4].count("read of x") for region in long.regions) + sum(more) == 3000
 
 
 def test_a_barrier_some_lanes_miss_is_red():
