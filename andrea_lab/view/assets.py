@@ -9,6 +9,7 @@ VENDORED = LIVE / "vendor" / "uplot"
 SCRIPTS = (
     VENDORED / "uPlot.iife.min.js",
     LIVE / "runstore.js",
+    LIVE / "words.js",
     LIVE / "draw.js",
     LIVE / "lossview.js",
     LIVE / "widget.js",

@@ -148,9 +148,9 @@ function logSplits(low, high, most) {
   return made.filter((value) => value >= low * 0.999 && value <= high * 1.001);
 }
 
-// One plot in `host`. spec: {height, axis, top, log, frame(), splits, format, lines: [{colour, width, alpha}], each: every how manieth
-// line has a dot under the cursor, and what to paint
-// around them: under(ctx, place), after(ctx, place, line, xs) each line, over(ctx, place)}.
+// One plot in `host`. spec: {height, axis, top, log, frame(), splits, format, lines: [{colour, width, alpha}], dotted: every
+// second line alone has a dot under the cursor; and what to paint around them: under(ctx, place), after(ctx, place, line,
+// xs) each line, over(ctx, place)}.
 // shared: {window(), colour(name), font, key, cursor(plot), zoom(low, high), whole()}.
 function makePlot(host, spec, shared) {
   const ink = () => shared.colour("soft"), grid = { stroke: () => shared.colour("grid"), width: 1 };
@@ -166,12 +166,12 @@ function makePlot(host, spec, shared) {
     values: spec.format ? (_, splits) => splits.map(spec.format) : none,
   };
   if (spec.bare) x.grid = y.grid = { show: false };
-  if (spec.log) Object.assign(y, { splits: (u, _, low, high) => logSplits(low, high, u.height / y.space), filter: (_, splits) => splits });
+  const logarithmic = { splits: (u, _, low, high) => logSplits(low, high, u.height / y.space), filter: (_, splits) => splits };
+  if (spec.log) Object.assign(y, logarithmic);
   if (spec.splits) Object.assign(y, { splits: () => spec.splits() });
-  const series = spec.lines.map((line) => ({
-    stroke: () => shared.colour(line.colour), width: line.width ?? 1.2, alpha: line.alpha ?? 1,
-    points: { show: false },
-  }));
+  const series = spec.lines.map(({ colour, width = 1.2, alpha = 1 }) => (
+    { stroke: () => shared.colour(colour), width, alpha, points: { show: false } }
+  ));
   return new uPlot({
     width: host.clientWidth || 600, height: spec.height, padding: [spec.top ?? 8, MARGIN, spec.bare ? 0 : 4, 0], pxAlign: 0,
     legend: { show: false },
@@ -180,7 +180,7 @@ function makePlot(host, spec, shared) {
     series: [{}, ...series],
     cursor: {
       y: false, move: (u, left, top) => [left < 0 ? left : u.valToPos(Math.round(u.posToVal(left, "x")), "x"), top], // on a step
-      points: { size: (_, n) => (n % spec.each ? 0 : 8), width: 0 }, sync: { key: shared.key, scales: ["x", null] },
+      points: { size: (_, n) => (spec.dotted && n % 2 ? 0 : 8), width: 0 }, sync: { key: shared.key, scales: ["x", null] },
       drag: { x: true, y: false, setScale: false, dist: 5 }, bind: { dblclick: () => shared.whole },
     },
     hooks: {
@@ -216,6 +216,20 @@ function painted(u, paint, open = false) {
   u.ctx.restore();
 }
 
+// Begin a path through points; give the canvas back.
+function trace(ctx, ...points) {
+  ctx.beginPath();
+  points.forEach(([x, y], n) => (n ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
+  return ctx;
+}
+
+function dot(ctx, x, y, colour) {
+  ctx.fillStyle = colour;
+  ctx.beginPath();
+  ctx.arc(x, y, 2.5, 0, 7);
+  ctx.fill();
+}
+
 // A line through [x, y] of a grid; null lifts the pen.
 function paintLine(ctx, place, xs, ys, colour, { width = 1, dash = [], alpha = 1 } = {}) {
   Object.assign(ctx, { strokeStyle: colour, lineWidth: width, globalAlpha: alpha, lineJoin: "round" });
@@ -240,10 +254,7 @@ function paintLevel(ctx, place, value, words, colour, font) {
   if (y < place.top || y > place.bottom) return;
   Object.assign(ctx, { strokeStyle: colour, fillStyle: colour, lineWidth: 1, font, textAlign: "right", textBaseline: "bottom" });
   ctx.setLineDash([6, 4]);
-  ctx.beginPath();
-  ctx.moveTo(place.left, y);
-  ctx.lineTo(place.right, y);
-  ctx.stroke();
+  trace(ctx, [place.left, y], [place.right, y]).stroke();
   ctx.setLineDash([]);
   if (words) ctx.fillText(words, place.right - 4, y - 2 < place.top + 14 ? y + 18 : y - 3);
 }
@@ -261,10 +272,7 @@ function paintMarks(ctx, place, marks, colour, font) {
     ctx.strokeStyle = colour(kept ? "ink" : "soft");
     ctx.lineWidth = kept ? 1.6 : 1;
     ctx.setLineDash(kept ? [] : [2, 3]);
-    ctx.beginPath();
-    ctx.moveTo(x, kept ? place.bottom - (mark.kind === "pinned" ? 12 : 7) : place.top - 4);
-    ctx.lineTo(x, place.bottom);
-    ctx.stroke();
+    trace(ctx, [x, kept ? place.bottom - (mark.kind === "pinned" ? 12 : 7) : place.top - 4], [x, place.bottom]).stroke();
     ctx.setLineDash([]);
     if (mark.kind === "checkpoint") continue;
     const words = wordOf(mark), wide = ctx.measureText(words).width;
@@ -276,18 +284,9 @@ function paintMarks(ctx, place, marks, colour, font) {
   }
 }
 
-// An event in a word, and with what its run says of it.
-function wordOf({ kind }) {
-  return kind === "resume" ? "resumed" : kind;
-}
-
-function nameOf(mark) {
-  return mark.label && mark.label !== mark.kind ? `${wordOf(mark)} (${mark.label})` : wordOf(mark);
-}
-
 // Triangles at the head of the frame for values above it, dots for values alone between two that are not finite (no line
 // goes through them).
-function paintOdd(ctx, place, grid, line, ceiling, dot, warning) {
+function paintOdd(ctx, place, grid, line, ceiling, colour, warning) {
   const held = [];
   for (let at = 0; at < line.length; at += grid.each) if (line[at] !== undefined) held.push(at);
   let last = -Infinity;
@@ -295,20 +294,11 @@ function paintOdd(ctx, place, grid, line, ceiling, dot, warning) {
     const x = place.x(grid.x[at]);
     if (line[at] === null || x < place.left - 0.5 || x > place.right + 0.5) return;
     const most = Math.max(line[at], line[at + grid.each - 1]);
-    if (line[held[n - 1]] == null && line[held[n + 1]] == null) {
-      ctx.fillStyle = dot;
-      ctx.beginPath();
-      ctx.arc(x, place.y(Math.min(most, ceiling)), 2.4, 0, 7);
-      ctx.fill();
-    }
+    if (line[held[n - 1]] == null && line[held[n + 1]] == null) dot(ctx, x, place.y(Math.min(most, ceiling)), colour);
     if (most <= ceiling || x - last < 4) return;
     last = x;
     ctx.fillStyle = warning;
-    ctx.beginPath();
-    ctx.moveTo(x, place.top + 1);
-    ctx.lineTo(x - 5, place.top + 10);
-    ctx.lineTo(x + 5, place.top + 10);
-    ctx.fill();
+    trace(ctx, [x, place.top + 1], [x - 5, place.top + 10], [x + 5, place.top + 10]).fill();
   });
 }
 
@@ -318,12 +308,7 @@ function paintCrosses(ctx, place, steps, colour) {
   for (const step of steps) {
     const x = place.x(step), y = place.bottom - 15; // above the ticks
     if (x < place.left || x > place.right) continue;
-    ctx.beginPath();
-    ctx.moveTo(x - 4, y - 4);
-    ctx.lineTo(x + 4, y + 4);
-    ctx.moveTo(x - 4, y + 4);
-    ctx.lineTo(x + 4, y - 4);
-    ctx.stroke();
+    for (const slope of [-4, 4]) trace(ctx, [x - 4, y - slope], [x + 4, y + slope]).stroke();
   }
 }
 
@@ -333,11 +318,7 @@ function paintDots(ctx, place, store, { from, to }, colour) {
     const loss = store.value("loss", at);
     if (!Number.isFinite(loss)) continue;
     const x = place.x(store.stepAt(at));
-    if (x < place.left - 1 || x > place.right + 1) continue;
-    ctx.fillStyle = colour(sourceColour(store.value("source", at)));
-    ctx.beginPath();
-    ctx.arc(x, place.y(loss), 2.6, 0, 7);
-    ctx.fill();
+    if (x >= place.left - 1 && x <= place.right + 1) dot(ctx, x, place.y(loss), colour(sourceColour(store.value("source", at))));
   }
 }
 
@@ -378,7 +359,6 @@ function paintStrip(ctx, place, strip, colour) {
     ctx.fill();
     rows.forEach((_, at) => (under[at] += values[at] || 0));
   });
-  return rows.length * strip.names.length;
 }
 
 // [low, high] of a strip that came with the frame.
@@ -391,36 +371,4 @@ function stripRange(strip) {
     high = Math.max(high, most);
   }
   return high > low ? [low && low - 0.05 * (high - low), high + 0.05 * (high - low)] : [low, low + 1];
-}
-
-// How numbers are written: a step or a count; a loss; a rate; a time in words.
-function number(n) {
-  return Math.round(n).toLocaleString("en-US");
-}
-
-// Steps on an axis that ends at `last`: in thousands when they are many.
-function stepTick(n, last) {
-  return last >= 1e5 && n ? `${number(n / 1000)}k` : number(n);
-}
-
-function short(x) {
-  if (!Number.isFinite(x)) return Number.isNaN(x) ? "not a number" : x > 0 ? "+infinity" : "-infinity";
-  return Math.abs(x) >= 1000 ? x.toPrecision(3) : x.toFixed(3);
-}
-
-function rate(x) {
-  return Number.isFinite(x) ? (x ? x.toExponential(1) : "0") : "none";
-}
-
-function tick(x) {
-  if (x !== 0 && (Math.abs(x) < 0.01 || Math.abs(x) >= 1e5)) return x.toExponential(0).replace("+", "");
-  return Number(x.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 4 });
-}
-
-function duration(seconds) {
-  const s = Math.max(0, Math.round(seconds));
-  if (s < 60) return `${s} s`;
-  const [minutes, hours] = [Math.floor(s / 60), Math.floor(s / 3600)];
-  if (hours >= 48) return `${Math.floor(hours / 24)} days ${hours % 24} h`;
-  return hours ? `${hours} h ${minutes % 60} min` : `${minutes} min ${s % 60} s`;
 }

@@ -13,6 +13,10 @@ function make(tag, attributes = {}, ...children) {
   return made;
 }
 
+function press(button, on) {
+  button.setAttribute("aria-pressed", String(on));
+}
+
 // Write a text where it differs, so that nothing is laid out anew for nothing.
 function write(element, text) {
   if (element.textContent !== text) element.textContent = text;
@@ -49,7 +53,8 @@ class LiveView {
     this.slowest = 0;
     this.visible = true;
     this.key = `andrea-lossview-${++views}`;
-    this.plots = {};
+    this.specs = {}; // what each plot is made of, by name; from top to bottom
+    this.plots = {}; // those made so far
     this.ended = new AbortController(); // takes every listener with it
     this.#build();
     root.append(this.element);
@@ -60,8 +65,10 @@ class LiveView {
   // --- the page -------------------------------------------------------------------------------------------------
 
   #build() {
-    const part = (name, tag = "div", more = {}, ...children) => (this[name] = make(tag, { class: `al-${name}`, ...more }, ...children));
-    this.element = make("section", { class: `andrea-lossview${this.stores.length > 1 ? " al-several" : ""}`, "aria-label": "Training run" });
+    const part = (name, tag = "div", more = {}, ...children) =>
+      (this[name] = make(tag, { class: `al-${name}`, ...more }, ...children));
+    const look = `andrea-lossview${this.stores.length > 1 ? " al-several" : ""}`;
+    this.element = make("section", { class: look, "aria-label": "Training run" });
     const title = make("div", { class: "al-title" }, part("name", "h2"), part("badge", "span"), part("why", "span"));
     this.figures = {};
     const figures = make("dl", { class: "al-figures" });
@@ -78,24 +85,30 @@ class LiveView {
     this.#buildStrips();
   }
 
+  // Listen until the view ends.
+  #on(target, event, action) {
+    target.addEventListener(event, action, { signal: this.ended.signal });
+  }
+
   #button(text, action, more = {}) {
     const made = make("button", { type: "button", ...more }, text);
-    made.addEventListener("click", () => action(made), { signal: this.ended.signal });
+    this.#on(made, "click", action);
     return made;
   }
 
   #controls(part) {
-    const average = (kind, words) =>
-      this.#button(kind.toUpperCase(), () => this.#respan(kind, null), { "aria-pressed": "false", title: words, "data-average": kind });
+    const average = (kind, title) =>
+      this.#button(kind.toUpperCase(), () => this.#respan(kind, null), { "aria-pressed": "false", title, "data-average": kind });
     this.averages = [average("ema", "exponential moving average"), average("smma", "smoothed moving average")];
     this.slider = make("input", { type: "range", min: 0, max: 300, step: 1, "aria-label": "Span of the moving average" });
-    this.slider.addEventListener("input", () => this.#respan(null, Math.round(10 ** (this.slider.value / 100))), { signal: this.ended.signal });
+    this.#on(this.slider, "input", () => this.#respan(null, Math.round(10 ** (this.slider.value / 100))));
     this.logButton = this.#button("Log scale", () => this.#setLog(!this.log), { "aria-pressed": String(this.log) });
     this.wholeButton = this.#button("Whole run", () => this.#zoom(null), { "aria-pressed": "true" });
     this.newestButton = this.#button("Newest", () => this.#follow(), { "aria-pressed": "false" });
     const smoothing = make("div", { class: "al-group", role: "group", "aria-label": "Smoothing" });
     smoothing.append(make("span", { class: "al-joined" }, ...this.averages), this.slider, part("over", "output"));
-    const scale = make("div", { class: "al-group" }, make("span", { class: "al-joined" }, this.wholeButton, this.newestButton), this.logButton);
+    const zooms = make("span", { class: "al-joined" }, this.wholeButton, this.newestButton);
+    const scale = make("div", { class: "al-group" }, zooms, this.logButton);
     this.saveButton = this.#button("Checkpoint now", () => this.#wish("save"));
     this.stopButton = this.#button("Stop…", () => this.#confirm(true), { "aria-expanded": "false" });
     part("confirm", "span", { hidden: "", role: "group", "aria-label": "Stop the run?" });
@@ -110,10 +123,15 @@ class LiveView {
     this.rows = this.stores.map((store, n) => {
       const box = make("input", { type: "checkbox", "aria-label": `Show ${store.name}` });
       box.checked = true;
-      box.addEventListener("change", () => { this.shown[n] = box.checked; this.#ask(true); }, { signal: this.ended.signal });
-      const name = this.#button(store.name, () => this.#choose(n), { "aria-pressed": String(n === 0), title: "Show its strips below" });
+      this.#on(box, "change", () => {
+        this.shown[n] = box.checked;
+        this.#ask(true);
+      });
+      const choose = { "aria-pressed": String(n === 0), title: "Show its strips below" };
+      const name = this.#button(store.name, () => this.#choose(n), choose);
       const values = ["step", "loss", "smoothed", "state"].map(() => make("span", { class: "al-value" }));
-      this.legend.append(make("div", { class: "al-run" }, box, make("i", { class: `al-swatch al-run-${n % RUN_COLOURS}` }), name, ...values));
+      const swatch = make("i", { class: `al-swatch al-run-${n % RUN_COLOURS}` });
+      this.legend.append(make("div", { class: "al-run" }, box, swatch, name, ...values));
       return { name, values };
     });
   }
@@ -129,46 +147,51 @@ class LiveView {
     const key = (look, words) => make("span", { class: "al-key" }, make("i", { class: look }), words);
     this.lostKey = key("al-line al-line-lost", "rewound");
     this.lostKey.hidden = true;
-    const { host } = this.#figure("loss", "loss, nats per token", [key("al-line al-line-raw", "each step"), key("al-line al-line-smooth", "smoothed"), this.lostKey]);
+    const keys = [key("al-line", "each step"), key("al-line al-line-smooth", "smoothed"), this.lostKey];
+    const { host } = this.#figure("loss", "loss, nats per token", keys);
     this.main = host;
     host.after(part("notes", "p", { hidden: "" }));
     host.tabIndex = 0;
-    host.addEventListener("keydown", (event) => this.#press(event), { signal: this.ended.signal });
-    this.specs = { loss: { host, height: 300, axis: true, top: 26, each: 2, format: tick, frame: () => this.frame ?? [0, 1] } };
+    this.#on(host, "keydown", (event) => this.#press(event));
     const several = this.stores.length > 1;
-    this.specs.loss.lines = this.stores.flatMap((_, n) => [
+    const lines = this.stores.flatMap((_, n) => [
       { colour: several ? `run-${n % RUN_COLOURS}` : "raw", width: 1, alpha: several ? 0.3 : 1 },
       { colour: `run-${n % RUN_COLOURS}`, width: 2.2 },
     ]);
-    this.specs.loss.under = (ctx, place) => this.#paintUniform(ctx, place);
-    this.specs.loss.after = (ctx, place, line, xs) => line % 2 || this.#paintLost(ctx, place, line / 2, xs);
-    this.specs.loss.over = (ctx, place) => this.#paintOver(ctx, place);
+    this.specs.loss = {
+      host, lines, height: 300, axis: true, top: 26, dotted: true, format: tick, frame: () => this.frame,
+      under: (ctx, place) => this.#paintUniform(ctx, place),
+      after: (ctx, place, line, xs) => line % 2 || this.#paintLost(ctx, place, line / 2, xs),
+      over: (ctx, place) => this.#paintOver(ctx, place),
+    };
   }
 
   #buildStrips() {
     const source = this.#figure("source", "source");
     this.sourceKeys = source.caption.appendChild(make("span", { class: "al-keys" }));
     this.specs.source = {
-      host: source.host, height: 26, bare: true, lines: [], each: 1, frame: () => [0, 1], splits: () => [],
-      under: (ctx, place) => paintSources(ctx, place, this.cells ?? [], (name) => this.#colour(name)),
+      host: source.host, height: 26, bare: true, lines: [], frame: () => [0, 1], splits: () => [],
+      under: (ctx, place) => paintSources(ctx, place, this.cells, (name) => this.#colour(name)),
     };
     const strip = (name, title, colour, more) => {
       const { host, caption } = this.#figure(name, title);
-      this.specs[name] = { host, height: 64, lines: [{ colour }], each: 1, frame: () => this.frames?.[name] ?? [0, 1], space: 22, format: tick, ...more };
+      const frame = () => this.frames[name];
+      this.specs[name] = { host, height: 64, lines: [{ colour }], frame, space: 22, format: tick, ...more };
       return caption;
     };
     strip("lr", "learning rate", "run-0");
-    const caption = strip("norm", "gradient norm", "norm", { log: true, height: 76, over: (ctx, place) => this.#paintThreshold(ctx, place) });
-    this.threshold = caption.appendChild(make("span", { class: "al-key" }, make("i", { class: "al-line al-line-level" }), make("span")));
+    const over = (ctx, place) => this.#paintThreshold(ctx, place);
+    const caption = strip("norm", "gradient norm", "norm", { log: true, height: 76, over });
+    this.threshold = make("span", { class: "al-key" }, make("i", { class: "al-line al-line-level" }), make("span"));
+    caption.append(this.threshold);
     strip("pace", "tokens per second", "pace");
   }
 
   // --- what changes it --------------------------------------------------------------------------------------------
 
   #watch() {
-    const signal = this.ended.signal;
-    document.addEventListener("visibilitychange", () => this.#ask(true), { signal });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#restyle(), { signal });
+    this.#on(document, "visibilitychange", () => this.#ask(true));
+    this.#on(matchMedia("(prefers-color-scheme: dark)"), "change", () => this.#restyle());
     this.observers = [new ResizeObserver(() => this.#ask(true)), new MutationObserver(() => this.#restyle())];
     this.observers.push(new IntersectionObserver((entries) => {
       this.visible = entries.at(-1).isIntersecting;
@@ -176,7 +199,8 @@ class LiveView {
     }, { rootMargin: "200px" }));
     this.observers[0].observe(this.charts);
     const themes = ["data-theme", "data-jp-theme-light", "data-vscode-theme-kind"];
-    for (const element of [document.documentElement, document.body]) this.observers[1].observe(element, { attributes: true, attributeFilter: themes });
+    for (const element of [document.documentElement, document.body])
+      this.observers[1].observe(element, { attributes: true, attributeFilter: themes });
     this.observers[2].observe(this.element);
   }
 
@@ -237,7 +261,7 @@ class LiveView {
 
   #choose(n) {
     this.chosen = n;
-    this.rows.forEach(({ name }, row) => name.setAttribute("aria-pressed", String(row === n)));
+    this.rows.forEach(({ name }, row) => press(name, row === n));
     this.#ask(true);
   }
 
@@ -267,7 +291,8 @@ class LiveView {
 
   #extent() {
     const stores = this.stores.filter((store, n) => this.shown[n] && store.length);
-    const last = Math.max(0, ...stores.map((store) => store.lastStep)), first = Math.min(...stores.map((store) => store.firstStep));
+    const last = Math.max(0, ...stores.map((store) => store.lastStep));
+    const first = Math.min(...stores.map((store) => store.firstStep));
     const planned = Math.max(0, ...stores.map((store) => store.facts.steps ?? 0));
     const high = planned && planned >= last && last >= planned / 8 ? planned : roundUp(last);
     return { low: stores.length && first > last / 2 ? first - 1 : 0, high, last };
@@ -322,7 +347,8 @@ class LiveView {
   #ask(urgent) {
     if (this.ended.signal.aborted) return;
     if (urgent) this.soon ??= requestAnimationFrame(() => { this.soon = null; this.#draw(); });
-    else this.timer ??= setTimeout(() => { this.timer = null; this.#draw(); }, Math.max(0, this.lastDraw + PERIOD - performance.now()));
+    const wait = Math.max(0, this.lastDraw + PERIOD - performance.now());
+    if (!urgent) this.timer ??= setTimeout(() => { this.timer = null; this.#draw(); }, wait);
   }
 
   // Words and attributes change always, pixels only where they can be seen.
@@ -350,18 +376,20 @@ class LiveView {
   #compute(pixels) {
     this.bounds = this.#bounds();
     const grid = (this.grid = new Grid(this.bounds, pixels));
-    const all = (this.columns = this.stores.map((store, n) => (this.shown[n] || n === this.chosen) && columnsOf(store, grid, n === this.chosen)));
-    const chosen = this.stores[this.chosen], mine = all[this.chosen];
-    const seen = all.filter((_, n) => this.shown[n]);
+    const wanted = (n) => this.shown[n] || n === this.chosen;
+    this.columns = this.stores.map((store, n) => wanted(n) && columnsOf(store, grid, n === this.chosen));
+    const chosen = this.stores[this.chosen], mine = this.columns[this.chosen];
+    const curves = this.columns.filter((_, n) => this.shown[n]).flatMap(({ loss, smooth }) => [loss, smooth]);
     const vocab = this.stores.find((store) => store.facts.vocab)?.facts.vocab;
     this.uniform = vocab ? Math.log(vocab) : null;
-    this.frame = lossFrame(seen.flatMap(({ loss, smooth }) => [loss, smooth]), this.window ? null : this.uniform, this.log);
+    this.frame = lossFrame(curves, this.window ? null : this.uniform, this.log);
     this.lost = this.stores.map((store, n) => (this.shown[n] ? lostLines(store, grid) : []));
     this.cells = sourceCells(chosen, grid, pixels);
     this.frames = {
-      lr: stripFrame(mine.lr, false), pace: stripFrame(mine.pace, false), norm: stripFrame(mine.norm, true, chosen.facts.threshold),
+      lr: stripFrame(mine.lr, false), pace: stripFrame(mine.pace, false),
+      norm: stripFrame(mine.norm, true, chosen.facts.threshold),
     };
-    const lines = [...seen.flatMap(({ loss, smooth }) => [loss, smooth]), mine.lr, mine.norm, mine.pace, ...this.lost.flat()];
+    const lines = [...curves, mine.lr, mine.norm, mine.pace, ...this.lost.flat()];
     this.points = lines.reduce((sum, line) => sum + line.reduce((n, value) => n + (value != null), 0), 0);
   }
 
@@ -382,7 +410,8 @@ class LiveView {
   }
 
   #plot(name) {
-    return makePlot(this.specs[name].host, { ...this.specs[name], log: name === "loss" ? this.log : this.specs[name].log }, {
+    const spec = this.specs[name];
+    return makePlot(spec.host, { ...spec, log: name === "loss" ? this.log : spec.log }, {
       window: () => this.bounds, colour: (colour) => this.#colour(colour), font: this.font, key: this.key,
       cursor: (plot) => this.#hover(plot), zoom: (low, high) => this.#zoom(low, high), whole: () => this.#zoom(null),
     });
@@ -404,19 +433,23 @@ class LiveView {
     }
     for (const strip of strips) {
       const name = `more-${strip.id}`;
-      if (!this.specs[name]) {
-        const { host, caption } = this.#figure("more", strip.label);
-        caption.append(...keysOf(strip.names));
-        this.specs[name] = { host, height: 76, lines: [], each: 1, space: 22, format: tick };
-        this.specs[name].frame = () => stripRange(this.specs[name].strip);
-        this.specs[name].under = (ctx, place) => paintStrip(ctx, place, this.specs[name].strip, (colour) => this.#colour(colour));
-      }
-      this.specs[name].strip = strip;
+      const spec = (this.specs[name] ??= this.#moreSpec(strip));
+      spec.strip = strip;
     }
   }
 
+  #moreSpec({ label, names }) {
+    const { host, caption } = this.#figure("more", label), colour = (name) => this.#colour(name);
+    caption.append(...keysOf(names));
+    const spec = { host, height: 76, lines: [], space: 22, format: tick, frame: () => stripRange(spec.strip) };
+    spec.under = (ctx, place) => paintStrip(ctx, place, spec.strip, colour);
+    return spec;
+  }
+
   #paintUniform(ctx, place) {
-    if (this.uniform) paintLevel(ctx, place, this.uniform, `ln V = ${this.uniform.toFixed(2)}, a uniform guess`, this.#colour("soft"), this.font);
+    if (!this.uniform) return;
+    const words = `ln V = ${this.uniform.toFixed(2)}, a uniform guess`;
+    paintLevel(ctx, place, this.uniform, words, this.#colour("soft"), this.font);
   }
 
   // Rewound stretches of run n, over its losses and under its average.
@@ -448,35 +481,26 @@ class LiveView {
   // --- words ------------------------------------------------------------------------------------------------------
 
   #write() {
-    const store = this.stores[this.chosen], { facts } = store, last = store.length - 1;
+    const store = this.stores[this.chosen], { facts } = store;
     write(this.name, store.facts.name ?? store.name);
     write(this.badge, facts.state);
     this.badge.dataset.look = STATES[facts.state] ?? "bad";
-    write(this.why, facts.why && facts.why !== facts.state ? facts.why : facts.fork ? `forked from ${facts.fork.from} at step ${number(facts.fork.step)}` : "");
-    const pace = store.pace(), left = (facts.steps - store.lastStep) * pace.seconds;
-    const values = {
-      step: last < 0 ? "none yet" : facts.steps ? `${number(store.lastStep)} of ${number(facts.steps)}` : number(store.lastStep),
-      loss: last < 0 ? "" : short(store.value("loss", last)),
-      smoothed: last < 0 || !store.finite[last] ? "" : short(store.smooth[last]),
-      "tokens/s": pace.tokens ? number(pace.tokens) : "",
-      "time left": facts.state === "training" && left > 0 ? duration(left) : "",
-    };
+    write(this.why, whyOf(facts));
+    const figures = figuresOf(store);
     for (const [name, element] of Object.entries(this.figures)) {
-      write(element, values[name]);
-      element.parentElement.hidden = !values[name];
+      write(element, figures[name] ?? "");
+      element.parentElement.hidden = !figures[name];
     }
     const { kind, span } = store.average;
-    for (const button of this.averages) button.setAttribute("aria-pressed", String(button.dataset.average === kind));
-    write(this.over, `over ${span} ${span === 1 ? "step" : "steps"}`);
+    for (const button of this.averages) press(button, button.dataset.average === kind);
+    write(this.over, `over ${counted(span, "step", "steps")}`);
     this.slider.value = Math.round(100 * Math.log10(Math.min(Math.max(span, SPANS[0]), SPANS[1])));
     this.slider.setAttribute("aria-valuetext", this.over.textContent);
-    this.logButton.setAttribute("aria-pressed", String(this.log));
-    this.wholeButton.setAttribute("aria-pressed", String(!this.window));
-    this.newestButton.setAttribute("aria-pressed", String(Boolean(this.window?.follow)));
+    press(this.logButton, this.log);
+    press(this.wholeButton, !this.window);
+    press(this.newestButton, Boolean(this.window?.follow));
     this.wishes.hidden = !(this.control && facts.control);
-    const problems = this.stores.flatMap((one, n) => [this.faults[n], ...one.facts.problems].filter(Boolean).map((text) => this.#of(one, text)));
-    write(this.problems, problems.join("; "));
-    this.problems.hidden = !problems.length;
+    this.#tell(this.problems, "; ", (one, n) => [this.faults[n], ...one.facts.problems]);
     this.lostKey.hidden = !this.stores.some((one) => one.lostLength);
     this.threshold.hidden = !facts.threshold;
     write(this.threshold.lastChild, `clipped above ${tick(facts.threshold ?? 0)}`);
@@ -484,8 +508,12 @@ class LiveView {
     if (!this.pointed) this.#readout(null);
   }
 
-  #of(store, text) {
-    return this.stores.length > 1 ? `${store.name}: ${text}` : text;
+  // Show what `say` gives for each run, with its name where there are several; nothing hides the element.
+  #tell(element, between, say) {
+    const name = (store) => (this.stores.length > 1 ? `${store.name}: ` : "");
+    const said = this.stores.flatMap((store, n) => say(store, n).filter(Boolean).map((text) => name(store) + text));
+    write(element, said.join(between));
+    element.hidden = !said.length;
   }
 
   #sourceLegend(store) {
@@ -495,20 +523,12 @@ class LiveView {
     this.sourceKeys.replaceChildren(...keysOf(store.sources));
   }
 
-  // Losses that no line shows, and what of the log does not count.
   #notes() {
-    const notes = this.stores.flatMap((store, n) => {
-      if (!this.shown[n]) return [];
-      const found = [], odd = store.notFinite();
-      if (odd.count) found.push(`${number(odd.count)} ${odd.count === 1 ? "loss" : "losses"} not finite, first at step ${number(odd.first)}`);
-      const { from, to, loss } = this.columns[n], highest = loss.reduce((most, value) => (value > most ? value : most), this.frame[1]);
-      if (highest > this.frame[1]) found.push(`above the frame, highest ${short(highest)} at step ${number(store.stepOf(highest, from, to))}`);
-      if (store.lostLength) found.push(`${number(store.lostLength)} ${store.lostLength === 1 ? "step" : "steps"} rewound`);
-      if (store.facts.unreadable) found.push(`${number(store.facts.unreadable)} ${store.facts.unreadable === 1 ? "line" : "lines"} of the log unreadable`);
-      return found.length ? [this.#of(store, found.join("; "))] : [];
-    });
-    write(this.notes, notes.join(". "));
-    this.notes.hidden = !notes.length;
+    const above = (store, { from, to, loss }) => {
+      const highest = loss.reduce((most, value) => (value > most ? value : most), this.frame[1]);
+      return highest > this.frame[1] ? [highest, store.stepOf(highest, from, to)] : null;
+    };
+    this.#tell(this.notes, ". ", (store, n) => (this.shown[n] ? [notesOf(store, above(store, this.columns[n]))] : []));
   }
 
   // Describe the charts for a screen reader, seldom enough that it can be listened to.
@@ -519,13 +539,8 @@ class LiveView {
       return;
     }
     if (this.stores.some((store) => store.length)) this.lastLabel = performance.now();
-    const words = this.stores.map((store) => {
-      if (!store.length) return `${store.name}, ${store.facts.state}: no steps yet`;
-      const at = store.length - 1, odd = store.notFinite().count;
-      return `${store.name}, ${store.facts.state}: step ${number(store.lastStep)}, loss ${short(store.value("loss", 0))} to ${short(store.value("loss", at))}, ` +
-        `smoothed ${short(store.smooth[at])}${odd ? `, ${odd} not finite` : ""}`;
-    });
-    this.main.setAttribute("aria-label", `Loss by step. ${words.join(". ")}. Arrow keys move, plus and minus zoom, Home shows the whole run, End the newest steps.`);
+    const keys = "Arrow keys move, plus and minus zoom, Home shows the whole run, End the newest steps.";
+    this.main.setAttribute("aria-label", `Loss by step. ${this.stores.map(sentenceOf).join(". ")}. ${keys}`);
     const store = this.stores[this.chosen], at = store.length - 1;
     if (at < 0) return;
     const say = (name, text) => this.specs[name].host.setAttribute("aria-label", text);
@@ -546,20 +561,12 @@ class LiveView {
     const store = this.stores[this.chosen];
     this.rows?.forEach(({ values }, n) => {
       const one = this.stores[n], at = step === null ? one.length - 1 : one.nearest(step);
-      const told = at < 0 ? ["", "", ""] : [`step ${number(one.stepAt(at))}`, `loss ${short(one.value("loss", at))}`, `smoothed ${short(one.smooth[at])}`];
-      [...told, one.facts.state].forEach((text, place) => write(values[place], text));
+      [...placeWords(one, at), one.facts.state].forEach((text, place) => write(values[place], text));
     });
     const at = step === null ? -1 : store.nearest(step);
     this.readout.classList.toggle("al-hint", at < 0);
-    if (at < 0) return write(this.readout, "Drag to zoom, double-click for the whole run.");
-    const shown = store.stepAt(at), near = (this.bounds[1] - this.bounds[0]) / 200;
-    const marks = store.facts.marks.filter((mark) => Math.abs(mark.step - step) <= near).map(nameOf);
-    const parts = [
-      `step ${number(shown)}`, `loss ${short(store.value("loss", at))}`, `smoothed ${short(store.smooth[at])}`, `rate ${rate(store.value("lr", at))}`,
-      `norm ${short(store.value("grad_norm", at))}`, store.value("pace", at) > 0 ? `${number(store.value("pace", at))} tokens/s` : "",
-      store.sources[store.value("source", at)] ?? "", `segment ${store.value("segment", at)}`, [...new Set(marks)].join(", "),
-    ];
-    write(this.readout, parts.filter(Boolean).map((part) => part.replaceAll(" ", "\u00a0")).join("   "));
+    const near = at < 0 ? 0 : (this.bounds[1] - this.bounds[0]) / 200;
+    write(this.readout, at < 0 ? "Drag to zoom, double-click for the whole run." : readoutOf(store, at, near));
   }
 
   destroy() {

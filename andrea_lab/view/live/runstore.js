@@ -1,5 +1,5 @@
 // The records of a run as a browser holds them: typed arrays in the order of the log, and what is worked out from them.
-// Nothing here knows of a page; draw.js and lossview.js follow in the same module.
+// Nothing here knows of a page. The other files follow in the same module: assets.py lays them end to end.
 
 const COLUMN_KINDS = { i4: Int32Array, f4: Float32Array };
 const RECORD = {

@@ -2,7 +2,8 @@
 
 const ANSWER_WITHIN = 10_000; // ms that a wish waits for what the kernel says to it
 
-// traits: runs (names), frames (bytes each, what a stored notebook shows), still (PNG bytes, for want of frames), options.
+// traits: runs (names), frames (bytes each, what a stored notebook shows), still (PNG bytes, for want of frames), options
+// (of `mount`).
 function render({ model, el }) {
   const names = model.get("runs") ?? [];
   const waiting = new Map(); // id of a wish -> what to do with the answer
@@ -30,7 +31,8 @@ function render({ model, el }) {
 
   const attach = () => {
     asked = Date.now();
-    send({ kind: "attach", have: names.map((_, index) => view.have(index)).map(({ generation, count }) => [generation, count]) });
+    const have = names.map((_, index) => view.have(index));
+    send({ kind: "attach", have: have.map(({ generation, count }) => [generation, count]) });
   };
   const take = (index, data) => {
     const { ok } = view.frame(index, data);
@@ -66,7 +68,8 @@ function indexOf(names, data) {
 
 // Show the PNG in place of a view that has nothing to draw.
 function showStill(el, view, bytes) {
-  const image = make("img", { class: "andrea-still", alt: "The loss curve as it was stored", src: URL.createObjectURL(new Blob([bytes], { type: "image/png" })) });
+  const src = URL.createObjectURL(new Blob([bytes], { type: "image/png" }));
+  const image = make("img", { class: "andrea-still", alt: "The loss curve as it was stored", src });
   view.element.hidden = true;
   el.append(image);
   return { image, view };
