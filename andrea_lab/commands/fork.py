@@ -24,13 +24,15 @@ def fork(
     pinned in the parent. Then: andrea resume DIR, andrea compare RUN DIR.
     """
     from andrea_lab.model.config import load_config, parse
+    from andrea_lab.progress import progress
     from andrea_lab.run import fork as forks
     from andrea_lab.run.directory import RunDirectory
 
     config = load_config(RunDirectory.open(run).config)
     train = config.model_dump()["train"] | settings(changes or [])
     changed = parse({**config.model_dump(), "train": train}, "--set")
-    made = forks.fork(run, step, into, changed.to_json())
+    with progress("checking and copying weights", silent=json):
+        made = forks.fork(run, step, into, changed.to_json())
     found = forks.origin(made)
     if json:
         as_json({"run": str(into), **found, "steps": changed.train.steps})

@@ -67,7 +67,7 @@ def _entries(last: int, title: str | None, advance: Advance) -> Callable[[dict],
 
     def on_entry(entry: dict) -> None:
         step, line = entry["step"], meter.add(entry)
-        advance(step - advance.done, line)
+        advance(step - advance.done, line if step < last else "steps done; saving, and reading text kept back")
         if title is None:
             return
         if not seen:

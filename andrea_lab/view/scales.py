@@ -43,9 +43,8 @@ def window(lines: list[Line], planned: int | None = None) -> tuple[float, float]
     if forks and len(lines) > 1:
         first = max(first, round(min(forks) - (last - min(forks)) * BEFORE / (1 - BEFORE)))
     left = 0.0 if first <= max(1, 0.1 * last) else float(first)
-    if len(lines) == 1 and planned and PLANNED * planned <= last <= planned:
-        return left, float(planned)
-    return left, last + max((last - left) * 0.02, 0.5)
+    end = planned if len(lines) == 1 and planned and PLANNED * planned <= last <= planned else last
+    return left, end + max((end - left) * 0.01, 0.5)  # the last step stands clear of the edge
 
 
 def limits(lines: list[Line], left: float, uniform: float | None) -> tuple[float, float]:
