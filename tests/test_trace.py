@@ -5,15 +5,20 @@ Every public bug report of tests/bug_log.toml that can be tried here is tried, t
 
 import pytest
 
+from tests.imports import ROOT
 from tests.trace_rows import (
     BUG_LOG,
     EXPECTED,
     MOST_CLAIMS,
     TRACE,
+    VIEW_CLAIMS,
+    VIEW_TABLE,
     bug_problems,
+    claim_problems,
     collected_ids,
     read_bugs,
     read_rows,
+    table_rows,
     trace_problems,
 )
 
@@ -38,6 +43,12 @@ def test_every_requirement_has_a_test_that_runs(collected):
 
 def test_every_bug_report_has_a_test_that_runs_or_a_reason(collected):
     assert bug_problems(read_bugs(BUG_LOG.read_text()), collected) == []
+
+
+def test_every_row_of_the_table_of_live_views_has_a_test_that_runs(collected):
+    claims = read_rows(VIEW_CLAIMS.read_text())
+    assert list(claims) == table_rows((ROOT / "README.md").read_text(), VIEW_TABLE)
+    assert [problem for row, tests in claims.items() for problem in claim_problems(row, tests, collected)] == []
 
 
 def test_a_complete_trace_has_no_fault():

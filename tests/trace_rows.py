@@ -10,8 +10,10 @@ from tests.imports import ROOT
 
 TRACE = ROOT / "tests" / "trace.toml"
 BUG_LOG = ROOT / "tests" / "bug_log.toml"
+VIEW_CLAIMS = ROOT / "tests" / "view_claims.toml"
+VIEW_TABLE = "### Beside other tools"
 EXPECTED = [f"000-{number:02d}" for number in (*range(1, 29), *range(37, 53))]
-EXPECTED += [f"003-{number:02d}" for number in (*range(1, 46), 53, 54, 55)]
+EXPECTED += [f"003-{number:02d}" for number in (*range(1, 46), 49, 53, 54, 55)]
 MOST_CLAIMS = 4
 BUGS = range(1, 51)
 REPORT = re.compile(r"[\w.-]+/[\w.-]+#[1-9][0-9]*")
@@ -25,6 +27,18 @@ def read_rows(text):
 def read_bugs(text):
     """[{id, reports, symptom, and tests or reason}] from the text of a bug log."""
     return tomllib.loads(text)["bug"]
+
+
+def table_rows(text, heading):
+    """The first cells of the first table below a heading of the README, its head left out."""
+    lines = iter(text.partition(f"\n{heading}\n")[2].splitlines())
+    table = []
+    for line in lines:
+        if line.startswith("|"):
+            table.append(line.split("|")[1].strip())
+        elif table:
+            break
+    return table[2:]
 
 
 def node_id(claim):
