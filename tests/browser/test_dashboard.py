@@ -16,6 +16,7 @@ from tests.view.served import TOKEN, served
 
 VIEW = ".andrea-lossview"
 GONE = r"ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET"
+NAMES = ["first", "second", "sweep/hot"]
 
 
 def curve(steps, seed=1, low=2.0):
@@ -203,7 +204,7 @@ def test_the_list_is_searched_by_name_and_state(page, runs):
         page.fill("#search", "finished")
         assert names(page) == ["second"]
         page.fill("#search", "")
-        assert names(page) == ["first", "second", "sweep/hot"]
+        assert names(page) == NAMES
 
 
 def test_a_saved_page_opens_from_disk_with_its_history_and_asks_nobody(page, runs, complaints, shot):
@@ -280,3 +281,20 @@ def test_every_control_can_be_reached_and_has_a_name(page, runs):
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")  # the first run's button
         shows(page, 400)
+
+
+def test_another_server_at_its_place_is_no_server_of_its_own(page, runs, complaints):
+    complaints.allow("500|404")
+    with shown(page, runs, "#run=first"):
+        shows(page, 400)
+        page.route("**/api/runs", lambda route: route.fulfill(status=200, body="<p>another's page"))
+        page.wait_for_selector("#notices:has-text('The server does not answer')")
+        page.route("**/frame*", lambda route: route.fulfill(status=200, body="no frame"))
+        page.route("**/api/runs", lambda route: route.fulfill(status=500, body="{}"))
+        page.wait_for_timeout(1500)
+        assert page.locator(VIEW).get_attribute("data-andrea-steps") == "400" and names(page) == NAMES
+        page.unroute("**/frame*")
+        page.unroute("**/api/runs")
+        goes_on(runs / "first", range(401, 411))
+        shows(page, 410)
+        until(page, "document.querySelector('#notices').textContent === ''")

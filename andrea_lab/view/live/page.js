@@ -74,26 +74,31 @@ class Server {
     return token ? { Authorization: `token ${token}`, ...more } : more;
   }
 
-  async ask(path, known, signal) {
-    const answer = await fetch(path, { headers: this.headers(known ? { "If-None-Match": known } : {}), signal, cache: "no-store" });
-    this.page.needsToken(answer.status === 401);
-    return answer;
+  /** The server's answer, its body read by `read` where it is new; null while there is no server, or another's. */
+  async heard(path, known, signal, read) {
+    try {
+      const headers = this.headers(known ? { "If-None-Match": known } : {});
+      const found = await fetch(path, { headers, signal, cache: "no-store" });
+      const ours = found.headers.has("Andrea-Dashboard") && [200, 304, 401, 404].includes(found.status);
+      if (!ours) throw new Error(`status ${found.status}`);
+      const body = found.ok ? await read(found) : null;
+      this.page.needsToken(found.status === 401);
+      this.connection.found();
+      return { status: found.status, body, known: found.headers.get("ETag"), feed: found.headers.get("Andrea-Feed") };
+    } catch {
+      if (!signal.aborted) this.connection.lost();
+      return null;
+    }
   }
 
   async list(take, signal) {
     let known = null;
     while (!signal.aborted) {
-      try {
-        const answer = await this.ask("api/runs", known, signal);
-        if (answer.ok) {
-          take(await answer.json());
-          known = answer.headers.get("ETag");
-        }
-        this.connection.found();
-      } catch (error) {
-        if (signal.aborted) return;
-        if (!(error instanceof TypeError)) throw error;
-        this.connection.lost();
+      const answer = await this.heard("api/runs", known, signal, (found) => found.json());
+      if (signal.aborted) return;
+      if (answer?.body) {
+        take(answer.body);
+        known = answer.known;
       }
       await this.connection.pause(LIST_MS, signal);
     }
@@ -104,25 +109,16 @@ class Server {
     const at = { generation: 0, first: 0, feed: null, known: null };
     while (!signal.aborted) {
       let wait = FRAME_MS;
-      try {
-        const path = `api/runs/${encodeURIComponent(id)}/frame?generation=${at.generation}&first=${at.first}`;
-        const answer = await this.ask(path, at.known, signal);
-        missing(answer.status === 404);
-        if (answer.ok) {
-          const feed = answer.headers.get("Andrea-Feed");
-          if (at.feed !== null && at.feed !== feed) return again();
-          const buffer = await answer.arrayBuffer();
-          if (signal.aborted) return undefined;
-          const { count, total } = header(buffer);
-          const has = take(buffer);
-          Object.assign(at, { feed, generation: has.generation, first: has.count, known: answer.headers.get("ETag") });
-          if (has.ok && (has.count < total || count >= MANY)) wait = 0;
-        }
-        this.connection.found();
-      } catch (error) {
-        if (signal.aborted) return undefined;
-        if (!(error instanceof TypeError)) throw error;
-        this.connection.lost();
+      const path = `api/runs/${encodeURIComponent(id)}/frame?generation=${at.generation}&first=${at.first}`;
+      const answer = await this.heard(path, at.known, signal, (found) => found.arrayBuffer());
+      if (signal.aborted) return undefined;
+      if (answer) missing(answer.status === 404);
+      if (answer?.body) {
+        if (at.feed !== null && at.feed !== answer.feed) return again();
+        const { count, total } = header(answer.body);
+        const has = take(answer.body);
+        Object.assign(at, { feed: answer.feed, generation: has.generation, first: has.count, known: answer.known });
+        if (has.ok && (has.count < total || count >= MANY)) wait = 0;
       }
       if (wait) await this.connection.pause(wait, signal);
     }
