@@ -4,12 +4,10 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from andrea_lab.view import assets
 
-LIVE = Path(assets.__file__).with_name("live")
 # What a saved page may do: run its own scripts and styles. It may ask nobody for anything.
 ALONE = "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data:"
 STYLES = re.compile(r'<link rel="stylesheet" href="static/lossview\.css">\s*<link [^>]*href="static/page\.css">')
@@ -56,4 +54,4 @@ def _base64(data: bytes) -> str:
 
 
 def _text(name: str) -> str:
-    return (LIVE / name).read_text(encoding="utf-8")
+    return (assets.LIVE / name).read_text(encoding="utf-8")
