@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.browser.components import near, open_component, open_runs, pixels, send, settle, window
+from tests.browser.components import ENCODER, near, open_component, open_runs, pixels, send, settle, window
 from tests.view.make_frames import eventful, frames, records, run_frames, with_bad, with_rewind, with_spike
 
 CONTRAST = """(names) => {
@@ -143,6 +143,34 @@ def test_a_narrow_page_needs_no_scrolling_sideways(new_page):
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
     edges = page.evaluate("[...document.querySelectorAll('button, input')].map((e) => e.getBoundingClientRect().right)")
     assert max(edges) <= 420
+
+
+def test_figures_stand_under_their_names_whatever_the_page_does_to_lists(shown):
+    shown.add_style_tag(content="dl dt { float: left; width: 20%; display: inline } dl dd { padding-left: 3em }")
+    place = """() => [...document.querySelectorAll(".al-figures > div:not([hidden])")].map((pair) =>
+        [...pair.children].map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top]))"""
+    pairs = shown.evaluate(place)
+    assert len(pairs) == 4
+    assert all(name[0] == value[0] and name[1] < value[1] for name, value in pairs)
+
+
+def test_a_drag_is_not_lost_when_steps_come_meanwhile(page):
+    open_component(page)
+    page.evaluate(ENCODER)
+    page.evaluate("() => view.frame(0, encode(0, 1000, 1000))")
+    settle(page)
+    box = page.locator(".al-figure-loss .u-over").bounding_box()
+    low, high = window(page)
+    page.mouse.move(box["x"] + 100, box["y"] + 80)
+    page.mouse.down()
+    for n in range(4):
+        page.mouse.move(box["x"] + 150 + 50 * n, box["y"] + 80)
+        page.evaluate("n => view.frame(0, encode(1000 + n, 1, 1001 + n))", n)
+        settle(page)
+    page.mouse.up()
+    settle(page)
+    each = (high - low) / box["width"]
+    assert window(page) == pytest.approx([low + 100 * each, low + 300 * each], abs=0.02 * (high - low))
 
 
 def test_everything_has_a_name_and_the_chart_says_what_it_shows(shown):

@@ -26,8 +26,8 @@ MODEL = """({runs, frames, still, options, deaf}) => {
     window.ends = [];
     window.show = () => {
         const el = document.createElement("div");
+        ends.push(module.default.render({model, el}));  // as in JupyterLab, before the element stands in the page
         document.querySelector("#root").append(el);
-        ends.push(module.default.render({model, el}));
     };
     show();
 }"""
@@ -65,6 +65,13 @@ def test_it_asks_for_what_it_has_not_and_takes_what_comes(open_widget):
     assert page.evaluate("sent") == [{"kind": "attach", "have": [[1, 10]]}]
     tell(page, [second, third])
     assert steps(page) == [30]
+
+
+def test_made_before_it_stands_in_the_page_it_has_the_letters_of_the_page(open_widget):
+    page = open_widget(stored=run_frames(20))
+    settle(page)
+    font = page.evaluate("document.querySelector('.al-figure-loss canvas').getContext('2d').font")
+    assert font.startswith("13px system-ui")
 
 
 def test_a_gap_is_asked_for_once_a_second_at_most(open_widget):

@@ -218,8 +218,12 @@ class LiveView {
     this.element.dataset.andreaTheme = this.#isDark() ? "dark" : "light";
     this.colours = {};
     this.style = getComputedStyle(this.element);
-    this.font = `13px ${this.style.fontFamily}`;
     this.#ask(true);
+  }
+
+  // Read where it is used: a widget is made before it stands in a page that gives it a font.
+  get font() {
+    return `13px ${this.style.fontFamily}`;
   }
 
   #colour(name) {
@@ -332,8 +336,9 @@ class LiveView {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const [low, high] = this.#bounds(), wide = high - low, part = (a, b) => this.#zoom(low + a * wide, high + b * wide);
     const actions = {
-      ArrowLeft: () => part(-0.1, -0.1), ArrowRight: () => part(0.1, 0.1), "+": () => part(0.25, -0.25), "=": () => part(0.25, -0.25),
-      "-": () => part(-0.5, 0.5), 0: () => this.#zoom(null), Home: () => this.#zoom(null), End: () => this.#follow(),
+      ArrowLeft: () => part(-0.1, -0.1), ArrowRight: () => part(0.1, 0.1), "+": () => part(0.25, -0.25),
+      "=": () => part(0.25, -0.25), "-": () => part(-0.5, 0.5), 0: () => this.#zoom(null), Home: () => this.#zoom(null),
+      End: () => this.#follow(),
     };
     if (!actions[event.key]) return;
     event.preventDefault();
