@@ -11,8 +11,10 @@ from andrea_lab.view.drawing import megabytes
 from andrea_lab.view.palette import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED
 from andrea_lab.view.style import Picture, figure, picture
 
+STATE, REST, GREY = "model and optimiser", "the rest", "#bbbbbb"
 # From below: what depends on the model alone, then what grows with the microbatch.
 COLOURS = {
+    STATE: BLUE,
     "weights": BLUE,
     "gradients": "#5b9fcb",
     "master": "#2d5a78",
@@ -23,7 +25,6 @@ COLOURS = {
     "activation gradients": "#f3d9a4",
     "scratch": GREEN,
 }
-REST, GREY = "the rest", "#bbbbbb"
 THIN = 0.02  # of the height: thinner bands join the rest
 APART = 0.062  # of the height, at least, between two names on the right
 SLICES = 8  # of an axis, each with its own words when it is pointed at
@@ -104,11 +105,15 @@ def _line(name, mark, end, planned, other, scores, power) -> Line:
 
 
 def _bands(lines, least) -> dict[str, list[str]]:
-    """{band: its roles} from below; roles that are thin everywhere share the last band."""
-    tall = {role: max(line.at(line.end)[role] for line in lines) >= least for role in lines[0].roles}
-    bands = {role: [role] for role in lines[0].roles if tall[role]}
-    rest = [role for role in lines[0].roles if not tall[role]]
-    return bands | ({REST: rest} if rest else {})
+    """{band: its roles} from below; thin roles share a band, those of the model the lowest, others the last."""
+    roles = lines[0].roles
+    tall = [role for role in roles if max(line.at(line.end)[role] for line in lines) >= least]
+    fixed = [role for role, (_, slope) in roles.items() if role not in tall and not slope]
+    if sum(roles[role][0] for role in fixed) < least:
+        fixed = []
+    rest = [role for role in roles if role not in (*tall, *fixed)]
+    shared = ({STATE: fixed} if fixed else {}) | {role: [role] for role in tall}
+    return shared | ({REST: rest} if rest else {})
 
 
 def _stack(line, bands, x) -> dict[str, tuple]:
@@ -136,7 +141,8 @@ def _panel(ax, line, bands, unit):
     ax.set(xlim=(0, line.end), xlabel=f"{what}; {line.other}")
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 2.5, 4, 5, 8, 10]))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    place = {"xytext": (-7, 6), "textcoords": "offset points", "ha": "right", "fontsize": 9, "zorder": 6}
+    side = {"xytext": (-7, 6), "ha": "right"} if line.mark > line.end / 5 else {"xytext": (7, 6), "ha": "left"}
+    place = {"textcoords": "offset points", "fontsize": 9, "zorder": 6, **side}
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
     ax.annotate(megabytes(total), (line.mark, total / unit), bbox=box, **place)
 
@@ -173,7 +179,7 @@ def _regions(ax, line, bands, unit):
         for band, (low, top) in _stack(line, bands, (x0 + x1) / 2).items():
             (left, lower), (right, upper) = ax.transData.transform([(x0, low / unit), (x1, top / unit)])
             size = megabytes(sum(at[role] for role in bands[band]))
-            what = f"{band} ({', '.join(bands[band])})" if band == REST else band
+            what = f"{band} ({', '.join(bands[band])})" if band in (STATE, REST) else band
             yield left, high - upper, right, high - lower, f"{where}: {what} {size}"
 
 

@@ -45,12 +45,10 @@ def size_of(picture) -> tuple[int, int]:
 
 
 DRAWN = {
-    "memory": memory,
     "memory of one row": lambda: memory(batch=1, context=1),
     "memory of the 120M": lambda: memory(LARGE, 8, 1024),
     "step": step,
     "step of one layer": lambda: step(ModelConfig(vocab=9, context=128, width=8, heads=2, layers=1)),
-    "step, its last layer": lambda: step(layer=3),
     "step of the 120M": lambda: step(LARGE, layer=5),
     "file": lambda: weight_file(TINY, 200),
     "file of the 120M": lambda: weight_file(layout(LARGE), 200, 10**9),
@@ -142,6 +140,17 @@ def test_what_is_said_along_an_axis_is_the_plan_of_that_place():
         start = f"B = {batch}, T = 1,024" if context == 1024 else f"T = {context:,}, B = 8"
         (words,) = said(picture, start, ": saved")
         assert words == f"{start}, {megabytes(sum(roles.values()))} in all: saved {megabytes(roles['saved'])}"
+
+
+def test_what_is_thin_of_the_model_stays_below_what_grows():
+    picture = memory(LARGE, 64, 300)
+    below, above = (said(picture, words) for words in ("model and optimiser (weights, gradients, m, v,", "the rest ("))
+    assert len(below) == len(above) == 16 and not any("weights" in words for words in above)
+    planned = plan(LARGE, 64, 300).by_role()
+    fixed = megabytes(sum(planned[role] for role in ("weights", "gradients", "m", "v", "optimiser")))
+    assert all(words.endswith(fixed) for words in below)
+    heights = {region[4]: region[3] for region in picture.regions if region[4] in (*below, *above)}
+    assert min(heights[words] for words in below) > max(heights[words] for words in above)
 
 
 @pytest.mark.parametrize(("batch", "context"), [(0, 128), (4, 0), (4, 129)])
