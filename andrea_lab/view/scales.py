@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 COLUMNS = 800  # a curve of more steps is drawn by the least and the greatest of so many columns
-CELLS = 160  # a strip of more steps is drawn by shares
+CELLS = 250  # a strip of more steps is drawn by shares
 FENCE = 3.0  # interquartile ranges above the third quartile, plus half a nat: what lies beyond is a spike
 LEAST = 0.4  # nats that a frame shows
 BEFORE = 0.25  # of the width may show what was before the first fork

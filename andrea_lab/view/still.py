@@ -93,7 +93,7 @@ def _one(page, line: Line, history, frame, more, planned, checkpoints):
     for n in range(count * dots):
         at = ids == n
         axes.plot(line.steps[at], line.loss[at], color=_colour(n), ms=3.6 if len(line) <= FEW else 2.6, **DOT)
-    ticks = thinned(np.array(checkpoints), *page.window, 400)
+    ticks = thinned(np.array(checkpoints), *page.window, 200)
     fine = {"ms": 4, "mew": 0.6} if len(ticks) > 60 else {}
     axes.plot(ticks, np.zeros(len(ticks)), transform=axes.get_xaxis_transform(), **SAVED | fine)
     if strip:
@@ -182,7 +182,7 @@ def _norms(axes, page, steps, norm, heights, clip) -> None:
     level = threshold(norm, clip)
     if level is not None:
         axes.axhline(level, **LEVEL)
-        _beside(axes, page, level, f"clipped to {level:.3g}", True)
+        _beside(axes, page, heights[1], f"dashed: clipped to {level:.3g}", False)
 
 
 def _colour(source: int) -> str:

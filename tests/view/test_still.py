@@ -189,7 +189,7 @@ def test_the_gradient_norm_has_the_line_it_was_clipped_at():
     low = page.axes[-1]
     assert low.get_yscale() == "log" and list(low.lines[0].get_ydata()) == norm
     assert level_lines(low) == pytest.approx([2.5])
-    assert "clipped to 2.5" in [text.get_text() for text in low.texts]
+    assert "dashed: clipped to 2.5" in [text.get_text() for text in low.texts]
     page, _ = draw([("a", made(1, 5, norm=math.nan))])
     assert len(page.axes) == 1
 
