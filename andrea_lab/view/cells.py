@@ -10,6 +10,7 @@ LANES = 32
 PAPER, LINE, BORDER, FETCHED, DARK = (255, 255, 255), (226, 226, 226), (150, 150, 150), (198, 198, 198), (34, 34, 34)
 HUES = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, "#999933", "#882255")
 SMALL, LARGE = 4, 14  # pixels of a cell from which on it gets lines round it, and a number in it
+TOLD = 4  # runs of neighbours in a row that are put in words
 
 
 def ramps(members: int, lanes: int = LANES) -> np.ndarray:
@@ -31,6 +32,7 @@ class Cells:
         shape = (r1 - r0, c1 - c0)
         size = shape[0] * shape[1]
         colour, written, lowest = np.full((size, 3), PAPER), np.zeros(size, bool), np.full(size, LANES)
+        traces = np.zeros(size, int)
         if fetched and self.sectors:
             per = max(1, SECTOR // itemsize)
             sectors = np.unique(np.concatenate([step.sectors(itemsize) for step in panel]))
@@ -42,11 +44,12 @@ class Cells:
         seen, where = np.unique(at[first], return_index=True)
         where = first[where]
         colour[seen], lowest[seen] = np.asarray(colours)[owner[where], lane[where]], lane[where]
+        traces[seen] = owner[where]
         written[at[writes]] = True
         owners = np.bincount(np.unique(at * len(colours) * LANES + owner * LANES + lane) // (len(colours) * LANES))
         owners = np.pad(owners, (0, size - len(owners)))
-        cut = [a.reshape(*shape, *a.shape[1:]) for a in (colour, owners, written, lowest)]
-        self.colour, self.owners, self.written, self.lowest = cut
+        cut = [a.reshape(*shape, *a.shape[1:]) for a in (colour, owners, written, lowest, traces)]
+        self.colour, self.owners, self.written, self.lowest, self.traces = cut
 
     def _places(self, cells):
         """Which flat indices lie in the window, and where in it."""
@@ -74,6 +77,32 @@ class Cells:
         for r, c in np.argwhere(self.owners == 1):
             ink = ink_on(self.colour[r, c])
             sheet.text(left + (c + 0.5) * wide, top + (r + 0.5) * high, str(self.lowest[r, c]), color=ink, **place)
+
+    def in_words(self, r: int, names: list[str], what: str = "column") -> str:
+        """Who touches a row: runs of neighbours, touched by one lane or by one after the other. names: the traces'."""
+        owners, traces, lanes = (a[r].tolist() for a in (self.owners, self.traces, self.lowest))
+        runs = []  # [first column, last, trace, first lane, last, step]; no lane where there are several
+        for c in np.flatnonzero(owners).tolist():
+            trace, lane = (traces[c], lanes[c]) if owners[c] == 1 else (None, None)
+            if runs and runs[-1][1] == c - 1 and runs[-1][2] == trace:
+                step = 0 if lane is None else lane - runs[-1][4]
+                if step == runs[-1][5] or runs[-1][5] is None and step in (0, 1):
+                    runs[-1][1], runs[-1][4], runs[-1][5] = c, lane, step
+                    continue
+            runs.append([c, c, trace, lane, lane, None])
+        told = [_run(run, self.window[1][0], names, what) for run in runs[:TOLD]]
+        more = f"; and {len(runs) - TOLD} more" if len(runs) > TOLD else ""
+        return "; ".join(told) + more if told else "nobody"
+
+
+def _run(run, start: int, names: list[str], what: str) -> str:
+    """One run in words: columns 0 to 31 by lanes 0 to 31 of block 1."""
+    c0, c1, trace, lane, last, _ = run
+    where = f"{what} {start + c0}" if c0 == c1 else f"{what}s {start + c0} to {start + c1}"
+    if trace is None:
+        return f"{where} by several lanes"
+    who = f"lane {lane}" if lane == last else f"lanes {lane} to {last}"
+    return f"{where} by {who}{f' of {names[trace]}' if len(names) > 1 else ''}"
 
 
 def _column(panel, n: int) -> np.ndarray:

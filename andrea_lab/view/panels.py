@@ -84,7 +84,17 @@ def draw_panels(groups, array, shapes, warps, count, itemsize, words) -> Picture
             sheet.text(panels[0].x, panels[0].y - HEAD - NAME, name, fontsize=10, fontweight="bold")
         for panel in panels:
             _draw(sheet, panel, array, cell, itemsize, mixed)
-    return picture(sheet.figure, words or _sentence(array, shown, itemsize), PALETTE)
+    drawn = picture(sheet.figure, words or _sentence(array, shown, itemsize), PALETTE)
+    regions = [r for name, panels in shown.items() for panel in panels for r in _regions(name, panel, cell, names)]
+    return Picture(drawn.png, drawn.words, regions)
+
+
+def _regions(name, panel, cell, names):
+    """A region for each row of a panel, which says what lanes touch it."""
+    for r in range(panel.size[0]):
+        where = ", ".join(filter(None, (name, panel.title or "all together", f"row {panel.window[0][0] + r}")))
+        x1, y0 = panel.x + panel.size[1] * cell[0], panel.y + r * cell[1]
+        yield panel.x, y0, x1, y0 + cell[1], f"{where}: {panel.cells.in_words(r, names)}"
 
 
 def _windows(groups, shapes):

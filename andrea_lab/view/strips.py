@@ -42,7 +42,7 @@ def draw_strips(groups, array, shapes, warps, count, itemsize, words) -> Picture
             strip.cells = Cells(strip.steps, ((0, 1), (window[0], end)), end, colours, itemsize, True)
     marks = _marks([strip.cells for strips, _ in shown.values() for strip in strips])
     explained = Legend(lanes_and_marks(colours, names, marks), WIDTH - 12)
-    tops, y = {}, explained.height
+    tops, y, regions = {}, explained.height, []
     for name, (strips, left_out) in shown.items():
         tops[name] = y + (NAME if name else 0)
         gaps = sum(bool(strip.skipped or strip.barriers) for strip in strips)
@@ -52,8 +52,12 @@ def draw_strips(groups, array, shapes, warps, count, itemsize, words) -> Picture
     for name, (strips, left_out) in shown.items():
         if name:
             sheet.text(12, tops[name] - NAME, name, fontsize=10, fontweight="bold")
-        _column(sheet, strips, tops[name], wide, array, left_out)
-    return picture(sheet.figure, words or _sentence(groups, array), PALETTE)
+        for strip, (x0, y0, x1, y1) in _column(sheet, strips, tops[name], wide, array, left_out):
+            step = strip.steps[0]
+            where = f"{name + ', ' if name else ''}{step.what} on line {step.line}"
+            regions.append((x0, y0, x1, y1, f"{where}: {strip.cells.in_words(0, names, 'element')}"))
+    drawn = picture(sheet.figure, words or _sentence(groups, array), PALETTE)
+    return Picture(drawn.png, drawn.words, regions)
 
 
 def _strips(found, count):
@@ -115,8 +119,8 @@ def _marks(drawn) -> dict:
 
 
 def _column(sheet, strips, y, wide, array, left_out):
-    """The strips of one kernel, one below the other."""
-    before = None
+    """The strips of one kernel, one below the other; returns [(strip, where it is)]."""
+    before, placed = None, []
     for strip in strips:
         step, (c0, c1) = strip.steps[0], strip.cells.window[1]
         right = LEFT + wide * (c1 - c0)
@@ -132,12 +136,14 @@ def _column(sheet, strips, y, wide, array, left_out):
             strip.cells.numbers(sheet, LEFT, y, wide, HIGH)
         lanes = sum(len(s.lanes) for s in strip.steps)
         sheet.text(right + 6, y + HIGH / 2, f"{lanes} lane{'s' * (lanes != 1)}", **SMALL)
+        placed.append((strip, (LEFT, y, right, y + HIGH)))
         before, y = step, y + HIGH
     stride = next(n for n in (1, 2, 4, 8, 16, 32, 64) if n * wide >= 28)
     ticks(sheet, LEFT, y, [(c - c0, c) for c in range(c0, c1, stride)], wide)
     sheet.text((LEFT + right) / 2, y + 17, f"element of {array}", fontsize=8, ha="center")
     if left_out:
         sheet.text(LEFT - 6, y + GAP / 2 + 2, f"and {left_out:,} more", ha="right", **SMALL)
+    return placed
 
 
 def _between(sheet, y, right, strip):

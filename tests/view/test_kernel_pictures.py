@@ -167,6 +167,35 @@ def test_idle_lanes_are_white_and_barriers_are_lines():
     assert share_of(timeline(busy), blue) > share_of(timeline(lonely), blue) + 31 * 5 * 20
 
 
+def test_each_row_of_a_panel_says_which_lanes_touch_it():
+    said = {words for *_, words in thread_map({"down": down(), "along": along()}, "inp", (32, 64)).regions}
+    assert {
+        "down, read 1, row 3: column 0 by lane 3",
+        "down, all together, row 3: columns 0 to 63 by lane 3",
+        "along, read 1, row 0: columns 0 to 31 by lanes 0 to 31",
+        "along, all together, row 0: columns 0 to 31 by lanes 0 to 31; columns 32 to 63 by lanes 0 to 31",
+        "along, read 1, row 1: nobody",
+    } <= said
+
+
+def test_several_lanes_and_several_traces_are_told_apart():
+    both = trace_of((1, "read", "x", LANES, (*range(31), 30)))
+    assert "read 1, row 0: columns 0 to 7 by lanes 0 to 7" in [r[4] for r in thread_map(both, "x", (4, 8)).regions]
+    assert "read 1, row 3: columns 0 to 5 by lanes 24 to 29; column 6 by several lanes" in [
+        r[4] for r in thread_map(both, "x", (4, 8)).regions
+    ]
+    two = [trace_of((1, "read", "x", LANES[:4], tuple(n + at for n in range(4)))) for at in (0, 4)]
+    found = thread_map([Trace(t.events, t.lines) for t in two], "x", (2, 8)).regions[0][4]
+    assert (
+        found == "read 1, row 0: columns 0 to 3 by lanes 0 to 3 of block 0; columns 4 to 7 by lanes 0 to 3 of block 0"
+    )
+    strided = trace_of((1, "read", "x", LANES[:6], (0, 2, 4, 6, 8, 10)))
+    (strip,) = [region[4] for region in thread_map(strided, "x", 32).regions]
+    assert strip == (
+        "read on line 1: element 0 by lane 0; element 2 by lane 1; element 4 by lane 2; element 6 by lane 3; and 2 more"
+    )
+
+
 def test_each_column_of_the_timeline_says_what_the_lanes_do():
     events = (5, "read", "inp", LANES, tuple(lane * 64 for lane in LANES)), (6, "barrier", "", LANES[:20], (), "")
     shown = timeline(trace_of(*events, (7, "atomic", "sums", (3,), (1024,), "shared")))
