@@ -117,6 +117,15 @@ def test_the_theme_is_that_of_the_page_around(new_page, system):
     assert theme() == "dark"
 
 
+@pytest.mark.parametrize("motion, moves", [("reduce", False), ("no-preference", True)])
+def test_nothing_moves_for_those_who_want_it_still(new_page, motion, moves):
+    page = open_component(new_page(reduced_motion=motion))
+    send(page, run_frames(20))
+    settle(page)
+    name = "getComputedStyle(document.querySelector('.al-badge'), '::before').animationName"
+    assert (page.evaluate(name) != "none") == moves
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_words_and_lines_stand_out(page, theme):
     open_component(page, theme=theme)

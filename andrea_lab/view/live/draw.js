@@ -40,8 +40,14 @@ function zigzag(grid, step, values, index, from, to, positive = false) {
     do {
       const value = values[index ? index[at] : at];
       if (value - value === 0 && !(positive && value <= 0)) {
-        if (value < low) [low, lowAt] = [value, at];
-        if (value > high) [high, highAt] = [value, at];
+        if (value < low) {
+          low = value;
+          lowAt = at;
+        }
+        if (value > high) {
+          high = value;
+          highAt = at;
+        }
       }
       at++;
     } while (at < to && step(at) < edge);

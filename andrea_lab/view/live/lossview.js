@@ -453,7 +453,7 @@ class LiveView {
 
   #paintUniform(ctx, place) {
     if (!this.uniform) return;
-    const words = `ln V = ${this.uniform.toFixed(2)}, a uniform guess`;
+    const words = `ln V = ${this.uniform.toFixed(2)}${place.right - place.left > 400 ? ", a uniform guess" : ""}`;
     paintLevel(ctx, place, this.uniform, words, this.#colour("soft"), this.font);
   }
 
