@@ -135,9 +135,12 @@ class _Notebook(Advance):
             if threading.current_thread() is not threading.main_thread():
                 return
             self._show()
+        self._fill(self.words())
+
+    def _fill(self, words: str) -> None:
         if self.total:
             self._bar.value = min(self.done / self.total, 1.0)
-        self._label.value = self.words()
+        self._label.value = words
 
     def _show(self) -> None:
         from IPython.display import display
@@ -154,7 +157,8 @@ class _Notebook(Advance):
         if error is None:
             self._box.layout.display = "none"
         else:
-            self._bar.bar_style, self._label.value = "danger", _interrupted(self)
+            self._bar.bar_style = "danger"
+            self._fill(_interrupted(self))
 
 
 def _box(what: str, parts: list):
