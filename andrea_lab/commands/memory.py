@@ -28,7 +28,7 @@ def memory(
     from andrea_lab import paths
     from andrea_lab.model.claims import claims
     from andrea_lab.model.config import ConfigError, load_config
-    from andrea_lab.model.memory import ROLES, plan
+    from andrea_lab.model.memory import plan
 
     loaded = load_config(config, paths.experiments_dir())
     if precision not in ("float32", "float16"):
@@ -49,7 +49,17 @@ def memory(
             | drawn
         )
         return
-    title = f"{loaded.name}: {made.n_params:,} parameters, B = {made.batch}, T = {made.context}, {precision}"
+    _tell(loaded.name, made, roles)
+    if figure is not None:
+        print(printable(f"figure: {figure}"))
+
+
+def _tell(name: str, made: Any, roles: dict[str, int]) -> None:
+    """The tables: what is allocated by role, what a save takes, which claims hold."""
+    from andrea_lab.model.claims import claims
+    from andrea_lab.model.memory import ROLES
+
+    title = f"{name}: {made.n_params:,} parameters, B = {made.batch}, T = {made.context}, {made.precision}"
     shown = table(title, "role", ">MB", ">MiB", "what it is")
     for role, nbytes in roles.items():
         shown.add_row(role, *sizes(nbytes), ROLES.get(role, "to start every array at a multiple of 64 bytes"))
@@ -66,8 +76,6 @@ def memory(
     for claim in claims():
         verdict = "holds" if claim.holds else "wrong"
         out.print(f"{claim.about}: “{claim.says}”: [bold]{verdict}[/bold]. {claim.found}", soft_wrap=False)
-    if figure is not None:
-        print(printable(f"figure: {figure}"))
 
 
 def draw(model: Any, made: Any) -> Any:

@@ -3,7 +3,7 @@
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
 from andrea_lab.view.palette import INK
-from andrea_lab.view.style import COLOURS, Picture, Sheet, picture, width_of
+from andrea_lab.view.style import COLOURS, Picture, Sheet, picture
 
 
 class Drawing(Sheet):
@@ -34,10 +34,6 @@ class Drawing(Sheet):
         """From one point to another, with a small head."""
         how = {"arrowstyle": "-|>,head_length=3,head_width=1.7", "shrinkA": 0, "shrinkB": 0, "zorder": 3} | how
         self.axes.add_patch(FancyArrowPatch(start, end, color=colour, lw=width, **how))
-
-    def fits(self, words: str, size: float, room: float) -> bool:
-        """Whether words of this size in points take at most `room` pixels."""
-        return width_of(words, size) <= room
 
     def region(self, x0: float, y0: float, x1: float, y1: float, says: str) -> None:
         """What a reader is told who points at this rectangle; where two overlap, the one named later."""
