@@ -9,8 +9,6 @@ from andrea_lab.view.frame import COLUMNS, pack
 
 MOST = 200_000  # records of one frame
 SOURCES = ("kjv", "plays", "wikipedia", "code")
-
-
 Columns = dict[str, np.ndarray]
 
 
