@@ -7,15 +7,17 @@ Where there is no browser the tests are skipped, unless ANDREA_BROWSER=required.
 - `new_page`        the same, as a function of the options of Browser.new_context, for several pages or other sizes
 - `complaints`      what counts as such an error; `complaints.allow("pattern")` for those a test provokes
 - `shot`            `shot(page, "name")` keeps a picture under build/screenshots, gives it as a Pillow image
-- `lab`             JupyterLab (one for the whole folder); `lab.root` is the folder it shows
+- `lab`             JupyterLab (one for all tests); `lab.root` is the folder it shows, `lab.end_kernels()` ends those
 - `open_notebook`   `open_notebook(page, "name.ipynb", [cells])` writes and opens a notebook, waits for its kernel
 - `run_all`         `run_all(page)` runs all cells; `run_all(page, wait=False)` does not wait for their end
 """
 
 import io
+import json
 import os
 import re
 import shutil
+import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -145,7 +147,20 @@ def lab(chromium, tmp_path_factory):
     root, scratch = (tmp_path_factory.mktemp(name) for name in ("notebooks", "jupyter"))
     with jupyterlab(root, scratch) as address:
         server, token = address.partition("/lab/")[0], address.partition("token=")[2]
-        yield SimpleNamespace(root=root, server=server, token=token)
+        yield SimpleNamespace(root=root, server=server, token=token, end_kernels=lambda: end_kernels(server, token))
+
+
+def end_kernels(server, token):
+    """Shuts down every notebook's kernel, as another day would."""
+
+    def ask(path, method="GET"):
+        headers = {"Authorization": f"token {token}"}
+        request = urllib.request.Request(f"{server}/api/{path}", headers=headers, method=method)
+        with urllib.request.urlopen(request) as answer:
+            return answer.read()
+
+    for session in json.loads(ask("sessions")):
+        ask(f"sessions/{session['id']}", "DELETE")
 
 
 @pytest.fixture
