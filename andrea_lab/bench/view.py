@@ -1,4 +1,5 @@
-"""`andrea bench view`: what it costs to watch a run: time of its steps, bytes of an update, memory, a long log opened.
+"""`andrea bench view`: what it costs to watch a run: time of its steps, bytes of an update, memory, a long log opened,
+a long run redrawn where there is a browser.
 
 The view is attached as in a notebook, with its thread; its messages are made and signed as a kernel would, and counted
 instead of sent. Steps with and without a view take turns, so that a busy machine weighs on both.
@@ -19,7 +20,7 @@ import psutil
 from rich.table import Table
 
 from andrea_lab import paths
-from andrea_lab.bench import machine, tables, timing
+from andrea_lab.bench import machine, redraw, tables, timing
 from andrea_lab.bench.checkpoint_sides import ENTRY
 from andrea_lab.bench.server import BenchError
 from andrea_lab.checkpoint.files import REAL, write_all
@@ -34,6 +35,7 @@ PRESET = "ANDREA-nano"
 WARM = 3  # steps of a turn that do not count
 SHARE = 0.01  # of the training time may go into watching it
 UPDATE, GROWTH, OPEN = 4096, 2.0, 1.0  # bytes; MiB beyond the records; times reading the log as JSON
+REDRAW = 500  # ms
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,11 @@ class Effort:
     steps: int = 60
     lines: int = 1_000_000
     openings: int = 3
+    redraws: int = 10
     updates: int = 10_000
 
 
-QUICK = Effort(rounds=1, steps=5, lines=2_000, openings=1, updates=200)
+QUICK = Effort(rounds=1, steps=5, lines=2_000, openings=1, redraws=2, updates=200)
 
 
 class Wire:
@@ -85,12 +88,16 @@ def run(*, config: Config | None = None, quick: bool = False, progress: Callable
         folder = Path(made)
         lines = [*_steps(config, folder, effort, say), *_updates(folder / "updates", effort, say)]
         lines.append(_openings(folder / "long", effort, say))
+    missing = redraw.missing()
+    if missing is None:
+        lines.append(_redraws(effort, say))
     return {
         "bench": "view",
         "machine": machine.describe(machine.default_threads()),
         "config": config.name,
         "quick": quick,
         "others": watch.others(),
+        "missing": missing,
         "lines": lines,
     }
 
@@ -129,7 +136,7 @@ def _steps(config: Config, folder: Path, effort: Effort, say: Callable[[str], No
     ratios = [ours / beside for ours, beside in zip(found["ours"], found["beside"], strict=True)]
     step = {"name": "a step, watched : not watched", **_row("ms", [1e3 * t for t in found["ours"]], 1 + SHARE)}
     step |= {"beside": 1e3 * median(found["beside"]), "ratio": median(ratios), "ratio_min": min(ratios)}
-    step |= {"ratio_max": max(ratios), "met": median(ratios) <= 1 + SHARE}
+    step |= {"ratio_max": max(ratios), "met": median(ratios) <= 1 + SHARE, "by_ratio": True}
     share = _row("%", [100 * share for share in shares], 100 * SHARE)
     return [step, {"name": "the view's processor time, of the training time", **share}]
 
@@ -210,7 +217,17 @@ def _openings(folder: Path, effort: Effort, say: Callable[[str], None]) -> dict:
     ratios = [a / b for a, b in zip(found["ours"], found["beside"], strict=True)]
     row = {"name": f"open a log of {effort.lines:,} lines : json.loads", **_row("s", found["ours"], OPEN)}
     row |= {"beside": median(found["beside"]), "ratio": median(ratios), "ratio_min": min(ratios)}
-    return row | {"ratio_max": max(ratios), "met": median(ratios) <= OPEN}
+    return row | {"ratio_max": max(ratios), "met": median(ratios) <= OPEN, "by_ratio": True}
+
+
+def _redraws(effort: Effort, say: Callable[[str], None]) -> dict:
+    """A long run redrawn in a browser, whole, beside a chart of its losses alone, which is given each of them."""
+    found = redraw.measure(effort.lines, effort.redraws, say)
+    ours, beside = ([1e3 * seconds for seconds in found[side]] for side in ("ours", "beside"))
+    ratios = [a / b for a, b in zip(ours, beside, strict=True)]
+    row = {"name": f"redraw {effort.lines:,} steps : the losses alone, by the bare chart", **_row("ms", ours, REDRAW)}
+    row |= {"beside": median(beside), "ratio": median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+    return row | {"points": median(found["points"])}
 
 
 def _row(unit: str, values: list[float], aim: float | None) -> dict:
@@ -231,7 +248,7 @@ def _rows(result: dict) -> list[tuple[str, ...]]:
         if "beside" in x:
             beside = _number(x["beside"], x["unit"])
             ratio = f"{x['ratio']:.3f} ({x['ratio_min']:.3f} to {x['ratio_max']:.3f})"
-        elif aim:
+        if aim and not x.get("by_ratio"):
             aim += f" {x['unit']}"
         rows.append((x["name"], value, beside, ratio, aim, met))
     return rows
@@ -249,8 +266,10 @@ def _summary(r: dict) -> str:
     text = (
         "medians. A step: mean of a turn, with the thread of the view reading and sending four times a second, beside "
         "the same run without; a ratio is the median over rounds in which both took their turn. An update: its message "
-        "with all facts, signed"
+        "with all facts, signed. A redraw: all strips, script alone"
     )
+    if r["missing"]:
+        text += f", left out: found no {r['missing']}"
     if r["others"] is not None:
         text += f"; other processes took {r['others']:.0%} of the machine"
     return text
