@@ -1,5 +1,7 @@
 """Settings for every test and every notebook cell."""
 
+import signal
+
 import hypothesis
 import pytest
 
@@ -8,6 +10,10 @@ pytest_plugins = ("tests.notebooks.strict",)
 # The same examples in every run; a slow machine is no failure.
 hypothesis.settings.register_profile("andrea", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("andrea")
+
+# A shell that starts tests in the background lets them, and all that they start, ignore SIGINT, which some of them send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

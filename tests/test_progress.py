@@ -27,14 +27,16 @@ def noted(advance):
 module.Advance.words = noted
 def drawn(text):
     "Wait until a bar with these words is on the screen: they are asked for again after they were drawn."
-    while sum(text in one for one in seen) < 2: time.sleep(0.01)
+    end = time.monotonic() + 60
+    while sum(text in one for one in seen) < 2 and time.monotonic() < end: time.sleep(0.01)
 """
+BARS = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "ANDREA_BARS": "1"}
 
 
 def on_terminal(work, late=0.0):
     """What a script prints on a terminal of 100 columns, and its exit code."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "TERM": "xterm"}
+    environment = {**os.environ, **BARS, "COLUMNS": "100"}
     command = [sys.executable, "-c", WORK + work, str(late)]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
@@ -116,7 +118,7 @@ with progress("judging", 10, "mutants") as advance:
 
 def test_stdout_is_the_same_with_and_without_a_bar():
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm"}
+    environment = {**os.environ, **BARS}
     command = [sys.executable, "-c", WORK + SHOWN, "0"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environment, text=True)
     os.close(theirs)

@@ -23,6 +23,8 @@ METADATA = {
 WIDGET = "application/vnd.jupyter.widget-view+json"
 DROPPED_MIME = (WIDGET,)
 CELL_SECONDS = 600
+# Bits do not depend on the number of threads, so one is left to others; whether a bar appears depends on the clock.
+KERNEL_ENV = {"ANDREA_THREADS": "1", "ANDREA_BARS": "0"}
 # A port that was free when it was chosen may be another program's when the kernel has started; another start helps.
 START_TRIES = 3
 NO_START = "died before replying"
@@ -48,8 +50,6 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
     Raises CellExecutionError when a cell raises, DeadKernelError when the kernel dies.
     """
-    os.environ["ANDREA_THREADS"] = "1"
-    os.environ["ANDREA_BARS"] = "0"  # whether one appears depends on the clock
     for tries_left in reversed(range(START_TRIES)):
         try:
             return _execute(path)
@@ -70,8 +70,7 @@ def _execute(path: Path) -> nbformat.NotebookNode:
         coalesce_streams=True,
     )
     with tempfile.TemporaryDirectory(prefix="andrea-progress-") as score_card:
-        os.environ["ANDREA_PROGRESS"] = score_card
-        client.execute()
+        client.execute(env={**os.environ, **KERNEL_ENV, "ANDREA_PROGRESS": score_card})
     settle(notebook, client.widget_buffers)
     return notebook
 

@@ -21,10 +21,8 @@ from nbval.kernel import RunningKernel
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError
 from PIL import Image
 
-from tools.run_notebooks import NO_START, START_TRIES
+from tools.run_notebooks import KERNEL_ENV, NO_START, START_TRIES
 
-# Bits do not depend on the number of threads, so a test takes one and leaves the other cores to other tests.
-KERNEL_ENV = {"ANDREA_THREADS": "1", "ANDREA_BARS": "0"}
 POLL_SECONDS = 0.5
 
 
