@@ -11,7 +11,7 @@ pytest_plugins = ("tests.notebooks.strict",)
 hypothesis.settings.register_profile("andrea", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("andrea")
 
-# A shell that starts tests in the background lets them, and all that they start, ignore SIGINT, which some of them send.
+# A shell that starts tests in the background lets them and their children ignore SIGINT, which some of them send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
