@@ -2,7 +2,7 @@
 
 Before JupyterLab draws a widget that is already there, it asks the kernel who it is, which comms it has and, over a
 comm of its own, for their states. IPython's kernel answers on its main thread, so after the cell that runs. This one
-hands such messages to a subshell, a thread of the kernel, while a cell runs. Cells keep their order.
+hands such messages to a subshell, a thread of the kernel, while cells run or wait. Cells keep their order.
 """
 
 from ipykernel.ipkernel import IPythonKernel
@@ -14,31 +14,41 @@ ASIDE = frozenset({"kernel_info_request", "comm_info_request", "comm_open", "com
 class LabKernel(IPythonKernel):
     """A kernel that speaks with widgets while a cell runs."""
 
-    _cell_runs = False
     _aside = None
 
-    async def execute_request(self, *request):
-        """Runs a cell."""
-        self._cell_runs = True
-        try:
-            await super().execute_request(*request)
-        finally:
-            self._cell_runs = False
+    def __init__(self, **options):
+        super().__init__(**options)
+        self._cells = set()  # ids of the requests to run a cell that came and were not answered yet
 
     async def shell_channel_thread_main(self, msg):
         """Sends a message of the shell channel, a list of frames, to where it is handled; on the channel's thread."""
-        if self._cell_runs and self.session is not None:
+        if self.session is not None:
             try:
-                msg = self._put_aside(msg)
+                msg = self._where_to(msg)
             except Exception:
                 self.log.exception("A message waits for the cell that runs")
         await super().shell_channel_thread_main(msg)
 
-    def _put_aside(self, frames):
-        """The message as if it had been sent to our subshell, when it is one for the main thread that need not wait."""
+    async def execute_request(self, stream, ident, parent):
+        """Runs a cell."""
+        try:
+            await super().execute_request(stream, ident, parent)
+        finally:
+            self._cells.discard(parent["header"]["msg_id"])
+
+    def _send_abort_reply(self, stream, msg, idents):
+        self._cells.discard(msg["header"]["msg_id"])  # a cell behind one that failed
+        super()._send_abort_reply(stream, msg, idents)
+
+    def _where_to(self, frames):
+        """The message; as if sent to our subshell, where it is for the main thread and need not wait for its cells."""
         identities, rest = self.session.feed_identities(frames, copy=False)
         header = self.session.unpack(rest[1].bytes)
-        if header.get("subshell_id") is not None or header["msg_type"] not in ASIDE:
+        if header.get("subshell_id") is not None:
+            return frames
+        if header["msg_type"] == "execute_request":
+            self._cells.add(header["msg_id"])
+        if not self._cells or header["msg_type"] not in ASIDE:
             return frames
         message = self.session.deserialize(rest, copy=False)
         message["header"]["subshell_id"] = self._subshell()
