@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 PERIOD = 0.25  # seconds between two looks at a run at work, at least
 CALM = 1.0  # between two at any other
 STORED = 2**20  # bytes of records that may stand in the widget's state, which a notebook may store
-KEEP = 60.0  # seconds between two refreshments of what a notebook would store while a run is at work
+KEEP = 60.0  # seconds between two refreshments of what a notebook would store while a run is at work, at least
+SHARE = 0.005  # of the time that these may take: the picture of a million steps takes a second
 PATIENCE = 2.0  # seconds that the end of the process waits for a thread
 
 
@@ -84,6 +85,7 @@ class Follower:
         self._sent = [_key(feed) for feed in self.feeds]  # the page begins with these
         self._states = [feed.state for feed in self.feeds]
         self._kept, self._moved = time.monotonic(), False  # what a notebook stores, and whether there is more by now
+        self._pause = KEEP
         self._lock = threading.RLock()
         self._ended, self._woken = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -127,7 +129,7 @@ class Follower:
                 self._keep()  # first: a page may be saved as soon as it shows the end
             for index, feed in enumerate(self.feeds):
                 self._send_new(index, feed)
-            due = self._moved and time.monotonic() - self._kept > KEEP
+            due = self._moved and time.monotonic() - self._kept > self._pause
             if due:
                 self._keep()
             if over or (due and not self.fits()):
@@ -148,10 +150,12 @@ class Follower:
 
         It stores what was sent as state, which the frames of an update are not.
         """
+        began = time.thread_time()
         if still:
             self.widget.still = self.view.snapshot()
         else:
             self.widget.send_state("frames")
+        self._pause = max(KEEP, (time.thread_time() - began) / SHARE)
         self._kept, self._moved = time.monotonic(), False
 
     def fits(self) -> bool:

@@ -1,6 +1,7 @@
 """The view on a page, without the page: what is sent, when, on which thread, and how it ends."""
 
 import gc
+import math
 import os
 import signal
 import subprocess
@@ -180,6 +181,8 @@ def test_the_end_of_a_run_is_kept_as_a_picture(run, by_hand, show, sent):
 
 
 def test_what_a_notebook_would_store_is_refreshed_now_and_then(run, by_hand, show, sent, monkeypatch):
+    monkeypatch.setattr(follow, "KEEP", -1.0)
+    monkeypatch.setattr(follow, "SHARE", math.inf)
     view, widget = show(run)
     stored = []
 
@@ -188,7 +191,6 @@ def test_what_a_notebook_would_store_is_refreshed_now_and_then(run, by_hand, sho
             stored.append(self.get_state(key)[key])
 
     monkeypatch.setattr(LossWidget, "send_state", send_state)
-    monkeypatch.setattr(follow, "KEEP", -1.0)
     widget.follower.tick()
     assert stored == [], "nothing has changed since the page opened"
     write(run, [entry(41)])
@@ -199,6 +201,28 @@ def test_what_a_notebook_would_store_is_refreshed_now_and_then(run, by_hand, sho
     write(run, [entry(42)])
     widget.follower.tick()
     assert stored[1] == [] and widget.still == view.snapshot(), "grown too long: the picture in their place"
+
+
+def test_what_takes_long_to_refresh_is_refreshed_seldom(run, by_hand, show, sent, monkeypatch):
+    view, widget = show(run)
+    clock = [0.0]
+
+    def picture():
+        clock[0] += 2.0
+        return b"png"
+
+    monkeypatch.setattr(follow, "STORED", 100)
+    monkeypatch.setattr(view, "snapshot", picture)
+    monkeypatch.setattr(follow.time, "thread_time", lambda: clock[0])
+    monkeypatch.setattr(follow.time, "monotonic", lambda: clock[0])
+    widget.follower._kept = 0.0  # by this clock
+    drawn = []
+    for minute in range(1, 61):
+        clock[0] = 60.0 * minute
+        write(run, [entry(40 + minute)])
+        widget.follower.tick()
+        drawn += [minute] * (clock[0] > 60.0 * minute)
+    assert 2 <= len(drawn) <= 60 * 60 * follow.SHARE / 2.0 + 1
 
 
 def test_the_kernel_chooses_the_thread_of_each_message_by_itself(run, by_hand, show, monkeypatch):
