@@ -160,11 +160,11 @@ class Facts:
             if holder.here or (not ended and time.time() - changed < ABROAD):
                 return "training", None
         if last is None:
-            return ("unknown" if logged and self.fork is None else "waiting"), None
+            return ("not recorded" if logged and self.fork is None else "waiting"), None
         if not ended:
             return ("unknown" if self.engine or self.proxy else "killed"), None
         outcome = _outcome(last)
-        return outcome if outcome in ENDS else "unknown", _text(last.end.get("reason"))
+        return outcome if outcome in ENDS else "not recorded", _text(last.end.get("reason"))
 
     def _marks(self, segments_seen: dict[int, int]) -> list[Json]:
         saved = sorted(self.saved.items())[-MOST:]

@@ -37,7 +37,7 @@ def test_runs_are_listed_by_their_path_sorted_and_no_deeper_than_three(client):
     assert [row["id"] for row in found["runs"]] == ["a", "sweep/b", "x/y/c"]
     assert (found["folder"], found["control"], found["left_out"]) == ("runs", False, 0)
     row = found["runs"][1]
-    assert (row["name"], row["state"], row["step"], row["steps"], row["loss"]) == ("b", "unknown", 8, 20, 4.2)
+    assert (row["name"], row["state"], row["step"], row["steps"], row["loss"]) == ("b", "not recorded", 8, 20, 4.2)
     assert row["changed"] == pytest.approx(os.stat(client.server.site.folder / "sweep/b/b.loss.json").st_mtime)
 
 
@@ -66,7 +66,7 @@ def test_a_name_that_is_no_text_is_left_out(runs):
         ('{"event": "begin", "segment": 1}\n{"event": "end", "segment": 1, "outcome": "interrupted"}\n', "stopped"),
         ('{"event": "end", "segment": 1, "outcome": "finished"}\n{"event": "begin", "segment": 2}\n', "killed"),
         ('{"event": "end", "segment": 2, "outcome": "diverged"}\n{"event": "end", "segment": 1}\nto', "diverged"),
-        ('{"event": "end", "segment": 1, "outcome": ["' + "x" * 99 + '"]}\n', "unknown"),
+        ('{"event": "end", "segment": 1, "outcome": ["' + "x" * 99 + '"]}\n', "not recorded"),
         ('[]\n{"segment": 1}\n{"event": "end", "segment": "1"}\n\0\0', "waiting"),
     ],
 )

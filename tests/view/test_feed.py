@@ -145,13 +145,13 @@ def test_a_fork_says_whose(run):
 
 @pytest.mark.parametrize(
     "outcome, state",
-    [("finished", "finished"), ("interrupted", "stopped"), (None, "killed"), ("odd", "unknown")]
+    [("finished", "finished"), ("interrupted", "stopped"), (None, "killed"), ("odd", "not recorded")]
     + [(word, word) for word in ("diverged", "save failed", "engine died", "aborted", "broke down")],
 )
 def test_the_end_of_a_run_has_a_word_and_a_reason(run, outcome, state):
     assert told(run)["state"] == "waiting"
     write(run, [1])
-    assert told(run)["state"] == "unknown", "a log by hand"
+    assert told(run)["state"] == "not recorded", "a log by hand"
     number = segments.begin(run)
     if outcome:
         segments.end(run, number, outcome, reason="for the test")

@@ -2,7 +2,8 @@
 
 const PERIOD = 250; // ms between two redraws for new records; what a reader does is drawn at once
 const LABEL_PERIOD = 10_000; // ms between two new descriptions for a screen reader
-const STATES = { training: "work", finished: "good", stopped: "calm", waiting: "calm", unknown: "calm", aborted: "calm" };
+const STATES = { training: "work", finished: "good", stopped: "calm",
+  waiting: "calm", unknown: "calm", "not recorded": "calm", aborted: "calm" };
 let views = 0;
 
 // An element: make("p", {class: "x", ...attributes}, ...children).

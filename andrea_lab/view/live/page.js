@@ -10,7 +10,8 @@ const FRAME_MS = 1000;
 const SLOWEST_MS = 15000; // between two tries while the server is gone
 const MANY = 5000; // records in one answer: more are waiting, so ask again at once
 const MOST = 6; // runs drawn at once: there are so many colours that can be told apart
-const KINDS = { training: "live", finished: "good", stopped: "quiet", waiting: "quiet", unknown: "quiet", aborted: "quiet" };
+const KINDS = { training: "live", finished: "good", stopped: "quiet",
+  waiting: "quiet", unknown: "quiet", "not recorded": "quiet", aborted: "quiet" };
 
 const $ = (id) => document.getElementById(id);
 
