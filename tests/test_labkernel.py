@@ -70,6 +70,17 @@ def published(client, kind):
             return message
 
 
+def run(client, code):
+    """Run a cell and wait until the kernel is idle again; returns the status of its reply."""
+    message_id = client.execute(code)
+    status = reply(client, message_id)["content"]["status"]
+    while True:
+        message = published(client, "status")
+        idle = message["content"]["execution_state"] == "idle"
+        if idle and message["parent_header"].get("msg_id") == message_id:
+            return status
+
+
 def ask(client, kind, content, buffers=None):
     """Sends a message on the shell channel."""
     message = client.session.msg(kind, content)
@@ -78,7 +89,7 @@ def ask(client, kind, content, buffers=None):
 
 
 def test_a_busy_kernel_answers_a_page_and_its_comms(client, tmp_path):
-    assert reply(client, client.execute(COMM))["content"]["status"] == "ok"
+    assert run(client, COMM) == "ok"
     let_go = tmp_path / "let go"
     busy = client.execute(BUSY.format(str(let_go)))
     after = client.execute("order.append('after')\nassert order == ['busy', 'after']")
@@ -97,12 +108,12 @@ def test_a_busy_kernel_answers_a_page_and_its_comms(client, tmp_path):
 
 
 def test_an_idle_kernel_is_ipythons_own(client):
-    assert reply(client, client.execute(COMM))["content"]["status"] == "ok"
+    assert run(client, COMM) == "ok"
     ask(client, "comm_open", {"comm_id": "c1", "target_name": "echo", "data": {}})
     ask(client, "comm_msg", {"comm_id": "c1", "data": "who"}, [b"abc"])
     assert published(client, "comm_msg")["content"]["data"]["on"] == "MainThread"
     alone = "assert not [thread for thread in threading.enumerate() if 'subshell' in thread.name]"
-    assert reply(client, client.execute(alone))["content"]["status"] == "ok"
+    assert run(client, alone) == "ok"
 
 
 def test_its_specification_is_ipythons_own_but_for_the_class():
@@ -113,7 +124,7 @@ def test_its_specification_is_ipythons_own_but_for_the_class():
 
 
 def test_after_a_cell_that_fails_it_is_ipythons_own_again(client):
-    assert reply(client, client.execute(COMM))["content"]["status"] == "ok"
+    assert run(client, COMM) == "ok"
     failed, behind = client.execute("1 / 0"), client.execute("2")
     assert reply(client, failed)["content"]["ename"] == "ZeroDivisionError"
     assert reply(client, behind)["content"]["status"] == "aborted"
