@@ -1,12 +1,12 @@
 """The feeds of the runs that somebody looks at now: made when first asked for, dropped when nobody asks any more."""
 
 import itertools
-import secrets
+import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from time import monotonic
 
 from andrea_lab.view.feed import Feed
 
@@ -29,11 +29,11 @@ class Feeds:
     sees another name begins anew.
     """
 
-    def __init__(self, clock: Callable[[], float] = monotonic):
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
         self._clock = clock
         self._kept: dict[str, _Kept] = {}
         self._lock = Lock()
-        self._server, self._numbers = secrets.token_hex(6), itertools.count()
+        self._server, self._numbers = f"{os.getpid()}-{time.time_ns():x}", itertools.count()
 
     def __len__(self) -> int:
         return len(self._kept)
