@@ -25,6 +25,8 @@ _one = threading.Lock()  # held by the bar that is shown
 class Advance:
     """Counts work done: `advance(3)`, `advance(note="layer 2")`. May be called from any thread."""
 
+    bar = False  # whether it shows one
+
     def __init__(self, what: str, total: float | None, unit: str | None):
         self.what, self.total, self.unit = what, total, unit
         self.done, self.note = 0, ""
@@ -69,6 +71,8 @@ class Advance:
 
 class _Terminal(Advance):
     """A bar of rich's. A thread of its own draws it: it appears in time though the work may not call for minutes."""
+
+    bar = True
 
     def __init__(self, what, total, unit):
         super().__init__(what, total, unit)
@@ -121,6 +125,8 @@ class _Terminal(Advance):
 
 class _Notebook(Advance):
     """A widget, of which only traits change after it was shown; the main thread, in whose cell it stands, shows it."""
+
+    bar = True
 
     def __init__(self, what, total, unit):
         super().__init__(what, total, unit)

@@ -33,10 +33,10 @@ def drawn(text):
 BARS = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "ANDREA_BARS": "1"}
 
 
-def on_terminal(work, late=0.0):
-    """What a script prints on a terminal of 100 columns, and its exit code."""
+def on_terminal(work, late=0.0, **more):
+    """What a script prints on a terminal of 100 columns, and its exit code; `more` for its environment."""
     ours, theirs = pty.openpty()
-    environment = {**os.environ, **BARS, "COLUMNS": "100"}
+    environment = {**os.environ, **BARS, "COLUMNS": "100", **more}
     command = [sys.executable, "-c", WORK + work, str(late)]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)

@@ -48,15 +48,16 @@ def title(config: Any, what: str) -> str:
 def followed(last: int, title: str, silent: bool) -> Iterator[dict[str, Callable]]:
     """The hooks `on_entry` and `on_note` for a loop up to step `last`.
 
-    On a terminal a bar, with notes above; elsewhere some twenty plain lines; nothing but notes on stderr when silent.
+    On a terminal a bar, with notes above; elsewhere, and where there is no bar, some twenty plain lines; nothing but
+    notes on stderr when silent.
     """
     if silent:
         yield {"on_note": _warn}
         return
-    plain = not sys.stdout.isatty()
-    if not plain:
-        _say(title)
     with progress("training", last, None) as advance:
+        plain = not (advance.bar and sys.stdout.isatty())
+        if not plain:
+            _say(title)
         advance(0, "compiling the first step")
         yield {"on_entry": _entries(last, title if plain else None, advance), "on_note": partial(_say, say=advance.say)}
 

@@ -43,6 +43,23 @@ def test_elsewhere_some_twenty_lines(capsys):
     assert shown == [f"{step}/200" for step in [101, *range(110, 201, 10)]]
 
 
+ELSEWHERE = "import os; os.dup2(os.open(os.devnull, os.O_WRONLY), 2)"  # stderr is no terminal, stdout is one
+FOUR = """
+from andrea_lab.commands.progress import followed
+with followed(4, "the title", False) as hooks:
+    for step in range(1, 5):
+        hooks["on_entry"]({"step": step, "loss": 5.0 - step, "tokens": 1000, "ms": 500.0})
+"""
+
+
+@pytest.mark.parametrize("work, more", [("", {"TERM": "dumb"}), ("", {"ANDREA_BARS": "0"}), (ELSEWHERE, {})])
+def test_a_terminal_without_a_bar_gets_the_lines(work, more):
+    said, code = on_terminal(work + FOUR, **more)
+    title, *lines = said.splitlines()
+    assert (code, title) == (0, "the title")
+    assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
+
+
 def test_under_json_only_warnings_on_stderr(capsys):
     with followed(200, "the title", True) as hooks:
         assert hooks.keys() == {"on_note"}
