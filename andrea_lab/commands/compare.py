@@ -37,15 +37,13 @@ def compare(
 
 
 def _tell(found: dict[str, Any]) -> None:
-    from rich.markup import escape
-
     both = found["a"], found["b"]
     shown = table("two runs", "", "A", "B")
-    shown.add_row("run", *(escape(printable(run["run"])) for run in both))
+    shown.add_row("run", *(printable(run["run"]) for run in both))
     shown.add_row("steps", *(f"{run['first']:,} to {run['last']:,}" for run in both))
     shown.add_row("forked", *("no" if run["fork"] is None else f"at step {run['fork']['step']:,}" for run in both))
     for key, values in found["config"].items():
-        shown.add_row(escape(printable(key)), *(escape(printable(str(value))) for value in values))
+        shown.add_row(printable(key), *(printable(str(value)) for value in values))
     if any(run["torn"] for run in both):
         shown.add_row("torn lines", *(f"{run['torn']:,}" for run in both))
     shown.add_row("smoothed loss", *(_loss(run["smoothed"]) for run in both))
@@ -62,7 +60,7 @@ def _tell(found: dict[str, Any]) -> None:
         print("the losses are equal" if at is None else f"the losses differ from step {at} on")
     print(printable(found["why"]))
     if "figure" in found:
-        print(f"figure: {found['figure']}")
+        print(printable(f"figure: {found['figure']}"))
 
 
 def _loss(value: float | str) -> str:

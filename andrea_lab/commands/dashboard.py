@@ -74,12 +74,10 @@ def _open(address: str) -> None:
 
 
 def _save(folder: Path, file: Path, names: list[str]) -> None:
-    from andrea_lab.commands.show import sizes
-    from andrea_lab.run.directory import RunError
+    from andrea_lab.commands.show import check_file, sizes
     from andrea_lab.view.dashboard.save import save_page
 
-    if file.suffix.lower() != ".html" or not file.parent.is_dir():
-        raise RunError(f"--save: found {str(file)!r}, expected a name ending in .html in a folder that is there")
+    check_file("--save", file, ".html")
     shown = save_page(folder, file, names)
     megabytes, _ = sizes(file.stat().st_size)
     print(printable(f"{file}: {len(shown)} run{'s' * (len(shown) != 1)}, {megabytes} MB"))

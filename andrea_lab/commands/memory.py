@@ -72,10 +72,10 @@ def _tell(name: str, made: Any, roles: dict[str, int]) -> None:
     file.add_row("on disk", *sizes(8 + 12 * made.n_params), "step_NNNNNN.bin, 8 + 12 n bytes: step, n, weights, m, v")
     file.add_row("in memory", *sizes(12 * made.n_params), "the copy on the host that is written while training goes on")
     out.print(file)
-    out.print("\n[bold]what is said, and what the shapes say[/bold] (12M and 120M, B = 8, T = 1024)")
+    out.print("\n[bold]what is said, and what the shapes say[/bold] (12M and 120M, B = 8, T = 1024)", markup=True)
     for claim in claims():
         verdict = "holds" if claim.holds else "wrong"
-        out.print(f"{claim.about}: “{claim.says}”: [bold]{verdict}[/bold]. {claim.found}", soft_wrap=False)
+        out.print(f"{claim.about}: “{claim.says}”: [bold]{verdict}[/bold]. {claim.found}", markup=True, soft_wrap=False)
 
 
 def draw(model: Any, made: Any) -> Any:

@@ -59,7 +59,7 @@ def _print(rows, left, stale, seconds: float) -> None:
             shown.add_row(name, *(f"{n:,}" for n in (row["total"], row["killed"], row["equivalent"], over)))
     out.print(shown)
     for mutant in left:
-        out.print(f"left over: {mutant}", markup=False)
+        out.print(f"left over: {mutant}")
     for mutant in stale:
-        out.print(f"listed as equivalent, but killed: {mutant}", markup=False)
+        out.print(f"listed as equivalent, but killed: {mutant}")
     out.print(f"{seconds:.0f} s")

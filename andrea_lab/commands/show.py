@@ -8,7 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-out = Console(highlight=False, soft_wrap=True)
+# Square brackets are themselves: a run may be called a[b].
+out = Console(highlight=False, markup=False, soft_wrap=True)
 
 
 class Target(StrEnum):
@@ -34,10 +35,19 @@ def as_json(value: Any) -> None:
 
 def check_figure(path: Path | None) -> None:
     """Raise ConfigError where no picture could be written, before any work is done for it; None is no picture."""
+    if path is not None:
+        check_file("--figure", path, ".png")
+
+
+def check_file(option: str, path: Path, ending: str) -> None:
+    """Raise ConfigError where no file of this ending could be written, before any work is done for it."""
     from andrea_lab.model.config import ConfigError
 
-    if path is not None and (path.suffix.lower() != ".png" or not path.parent.is_dir()):
-        raise ConfigError(f"--figure: found {str(path)!r}, expected a name ending in .png in a folder that is there")
+    if path.suffix.lower() != ending or not path.parent.is_dir():
+        expected = f"a name ending in {ending} in a folder that is there"
+        raise ConfigError(f"{option}: found {str(path)!r}, expected {expected}")
+    if path.is_dir():
+        raise ConfigError(f"{option}: found the folder {str(path)!r}, expected the name of a file")
 
 
 def write_figure(drawn: Any, path: Path) -> None:

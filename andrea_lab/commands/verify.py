@@ -102,21 +102,14 @@ def _tell(found: dict[str, Any]) -> None:
         why = found["pins"].get(str(each["step"]))
         pinned = None if why is None else f"pinned: {why or 'no reason given'}"
         reason = "; ".join(filter(None, (each["reason"], pinned)))
-        shown.add_row(each["file"], f"{each['step']:,}", each["verdict"], *size, _safe(reason))
+        shown.add_row(each["file"], f"{each['step']:,}", each["verdict"], *size, printable(reason))
     out.print(shown)
     if found["litter"]:
         rest = table("\nbeside them", "file", "what it is")
         for each in found["litter"]:
-            rest.add_row(_safe(each["file"]), each["what"])
+            rest.add_row(printable(each["file"]), each["what"])
         out.print(rest)
     if found["note"]:
         print(printable(found["note"]))
     start = found["resume_from"]
     print(f"\na resume would start from {start}" if start else "\nno weight file loads: a resume would refuse to start")
-
-
-def _safe(text: str) -> str:
-    """Text of a file for a table: no control characters, and square brackets that rich does not read."""
-    from rich.markup import escape
-
-    return escape(printable(text))

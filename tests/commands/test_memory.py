@@ -17,6 +17,15 @@ def test_the_plan_is_drawn_and_the_file_named(call, tmp_path, monkeypatch, preci
     assert found["figure"] == "again.png" and (tmp_path / "again.png").stat().st_size > 5000
 
 
+def test_a_folder_is_no_name_for_a_picture(call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.png").mkdir()
+    code, out, err = call("memory", "ANDREA-12M", "--figure", "plan.png")
+    assert (code, out) == (2, "")
+    assert err == "andrea: --figure: found the folder 'plan.png', expected the name of a file\n"
+    assert list(tmp_path.rglob("*")) == [tmp_path / "plan.png"]
+
+
 @pytest.mark.parametrize("name", ["plan.gif", "nowhere/plan.png"])
 def test_a_picture_that_could_not_be_written_is_one_line(call, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)

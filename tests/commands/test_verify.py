@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 from andrea_lab.checkpoint.save import save
 from andrea_lab.checkpoint.sums import sum_path
 from andrea_lab.commands.verify import litter
@@ -38,6 +40,17 @@ def test_verify_json(call, run):
     assert (last["file"], last["step"], last["nbytes"]) == ("step_000030.bin", 30, 100)
     assert last["reason"] == "found 100 bytes, expected 502280 = 8 + 12 * 41856"
     assert found["litter"] == [] and found["pins"] == {} and found["note"] is None
+
+
+@pytest.mark.parametrize("name", ["a[red]b", "a[/red]b"])
+def test_square_brackets_in_a_name_are_themselves(call, run, name):
+    folder = run.path.parent / name
+    folder.parent.mkdir(exist_ok=True)
+    run.path.rename(folder)
+    code, out, err = call("verify", name)
+    assert (code, err, out.splitlines()[0].rstrip()) == (0, "", name)
+    assert name in call("inspect", f"{name}/step_000010.bin")[1]
+    assert folder.name in call("compare", name, f"./{name}")[1]
 
 
 def test_exit_code_1_when_nothing_loads(call, run):
