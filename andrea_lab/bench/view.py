@@ -109,7 +109,9 @@ def _steps(config: Config, folder: Path, effort: Effort, say: Callable[[str], No
     def train() -> float:
         ends: list[float] = []
         taken.append(folder / f"run{len(taken)}")
-        loop.train(config, taken[-1], on_entry=lambda entry: ends.append(time.perf_counter()), held_out_batches=0)
+        hooks = {"on_entry": lambda entry: ends.append(time.perf_counter())}
+        if loop.train(config, taken[-1], held_out_batches=0, **hooks).outcome == "interrupted":
+            raise KeyboardInterrupt  # the loop took it for a wish to stop its run
         return (ends[-1] - ends[WARM - 1]) / (len(ends) - WARM)
 
     def watched() -> float:

@@ -1,6 +1,7 @@
 """`bench view` on a tiny run: what it times is proved right first, and its aims are judged as stated."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,22 @@ def test_a_view_that_shows_something_else_is_not_timed(run, monkeypatch):
     monkeypatch.setattr(LossView, "history", [1])
     with pytest.raises(BenchError, match="^view: found 1 steps, expected 5$"):
         run()
+
+
+@pytest.mark.parametrize("view_open", [True, False])
+def test_ctrl_c_ends_it_in_the_middle_of_a_run(run, monkeypatch, view_open):
+    real, trained = view.loop.train, []
+
+    def train(config, folder, **options):
+        trained.append(real(config, folder, **options))
+        if len(trained) == 1 + view_open:  # the first, which compiles, is not watched
+            trained[-1] = replace(trained[-1], outcome="interrupted")
+        return trained[-1]
+
+    monkeypatch.setattr(view.loop, "train", train)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    assert len(trained) == 1 + view_open
 
 
 def test_an_aim_is_met_by_the_median():

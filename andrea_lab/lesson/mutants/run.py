@@ -7,9 +7,11 @@ not get past it: whoever hangs or crashes has come through a hole, or sits on a 
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -69,7 +71,8 @@ class _Worker:
                 main.__spec__ = None  # IPython's stand-in has none, and multiprocessing looks at it
             self.pipe, theirs = multiprocessing.Pipe()
             process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, self.work), daemon=True)
-            process.start()
+            with _deaf():
+                process.start()
             self.process = process
             theirs.close()
         self.mutant, self.since = mutant, time.monotonic()
@@ -97,6 +100,17 @@ class _Worker:
             self.process.join()
             self.pipe.close()
         self.process = self.mutant = None
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """A process begun inside never hears of Ctrl-C, which a terminal sends to all: it is ended by the one that began
+    it, without a word of its own."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _serve(pipe: Any, work: Callable[[Mutant], Verdict]) -> None:

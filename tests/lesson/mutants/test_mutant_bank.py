@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -84,6 +85,19 @@ def test_a_process_that_hangs_is_stopped():
     start = time.monotonic()
     assert m.run([60], work=time.sleep, seconds=0.5) == {60: Verdict(False, "time")}
     assert time.monotonic() - start < 30
+
+
+def hit(number):
+    """What Ctrl-C does to a process, and then its work."""
+    os.kill(os.getpid(), number)
+    time.sleep(0.1)
+    return "judged"
+
+
+def test_ctrl_c_is_for_the_process_that_was_asked_alone():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    assert m.run([signal.SIGINT], jobs=1, work=hit) == {signal.SIGINT: "judged"}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
 
 def test_verdicts_come_in_order_and_each_is_told():
