@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from andrea_lab.view.drawing import megabytes
 from andrea_lab.view.palette import BLUE, FAINT, GREEN, INK, ORANGE, PURPLE, RED
-from andrea_lab.view.style import Picture, figure, picture
+from andrea_lab.view.style import Picture, figure, picture, width_of
 
 STATE, REST, GREY = "model and optimiser", "the rest", "#bbbbbb"
 # From below: what depends on the model alone, then what grows with the microbatch.
@@ -27,8 +27,9 @@ COLOURS = {
 }
 THIN = 0.02  # of the height: thinner bands join the rest
 APART = 0.062  # of the height, at least, between two names on the right
+SIDE = 300  # pixels of a panel, about, for the numbers below it
 SLICES = 8  # of an axis, each with its own words when it is pointed at
-UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 PALETTE = 32
 
 
@@ -139,7 +140,8 @@ def _panel(ax, line, bands, unit):
         ax.plot(x, line.top(x) / unit, color=PURPLE, lw=1.8, ls=(0, (5, 2)))
     what = "rows of a microbatch, B" if line.name == "B" else "tokens of a row, T"
     ax.set(xlim=(0, line.end), xlabel=f"{what}; {line.other}")
-    ax.xaxis.set_major_locator(MaxNLocator(8, integer=True, steps=[1, 2, 2.5, 4, 5, 8, 10]))
+    room = int(SIDE / (width_of(f"{line.end:,}", 9) + 10))
+    ax.xaxis.set_major_locator(MaxNLocator(min(8, max(1, room)), integer=True, steps=[1, 2, 2.5, 4, 5, 8, 10]))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     side = {"xytext": (-7, 6), "ha": "right"} if line.mark > line.end / 5 else {"xytext": (7, 6), "ha": "left"}
     place = {"textcoords": "offset points", "fontsize": 9, "zorder": 6, **side}

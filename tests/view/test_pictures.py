@@ -3,6 +3,7 @@
 import io
 import re
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,11 +15,12 @@ from andrea_lab.model.flow import flow
 from andrea_lab.model.layout import layout
 from andrea_lab.model.memory import plan, scores
 from andrea_lab.paths import experiments_dir
+from andrea_lab.view import memoryplan
 from andrea_lab.view.drawing import megabytes
 from andrea_lab.view.hover import VIEW
 from andrea_lab.view.memoryplan import memory_plan
 from andrea_lab.view.stepflow import Kept, step_flow
-from andrea_lab.view.style import Picture
+from andrea_lab.view.style import Picture, picture
 from andrea_lab.view.weightfile import weight_file
 
 MOST_BYTES = 25_000
@@ -151,6 +153,18 @@ def test_what_is_thin_of_the_model_stays_below_what_grows():
     assert all(words.endswith(fixed) for words in below)
     heights = {region[4]: region[3] for region in picture.regions if region[4] in (*below, *above)}
     assert min(heights[words] for words in below) > max(heights[words] for words in above)
+
+
+@pytest.mark.parametrize(("batch", "unit"), [(8, "MB"), (4096, "GB"), (10**5, "GB"), (10**8, "TB")])
+def test_the_numbers_below_and_beside_a_plan_stand_apart(monkeypatch, batch, unit):
+    figures = []
+    monkeypatch.setattr(memoryplan, "picture", lambda figure, *given: figures.append(figure) or picture(figure, *given))
+    memory(NANO, batch, 128)
+    axes = figures[0].axes
+    for ax in axes:
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_visible()]
+        assert len(boxes) >= 3 and all(left.x1 < right.x0 for left, right in pairwise(boxes))
+    assert axes[0].get_ylabel() == unit and not axes[0].yaxis.get_offset_text().get_text()
 
 
 @pytest.mark.parametrize(("batch", "context"), [(0, 128), (4, 0), (4, 129)])
