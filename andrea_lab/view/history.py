@@ -4,6 +4,8 @@ A log is only appended to. When a run goes back to a checkpoint and repeats step
 earlier record of step s or later: those are another past, and what follows no longer stands on them.
 """
 
+from itertools import chain
+
 import numpy as np
 
 from andrea_lab.run.average import averaged, keep_of
@@ -59,9 +61,11 @@ class History:
         """
         span = span or self.span
         if span not in self._smoothed:
-            sums = np.array(list(averaged(self.values("loss").tolist(), keep_of(span)))).reshape(-1, 2)
-            total, weight = sums.T
-            self._smoothed[span] = np.divide(total, weight, out=np.full(len(sums), np.nan), where=weight > 0)
+            pairs = chain.from_iterable(averaged(self.values("loss").tolist(), keep_of(span)))
+            # One number after the other: an array made of a list of pairs keeps other threads, such as a training
+            # loop, waiting for half a second over a million steps.
+            total, weight = np.fromiter(pairs, np.float64, 2 * len(self)).reshape(-1, 2).T
+            self._smoothed[span] = np.divide(total, weight, out=np.full(len(self), np.nan), where=weight > 0)
         return self._smoothed[span]
 
     def resumes(self) -> np.ndarray:
@@ -78,18 +82,3 @@ class History:
         cuts = np.flatnonzero((np.diff(at) > 1) | (np.diff(steps) <= 0)) + 1
         losses = self._columns["loss"][at].astype(np.float64)
         return list(zip(np.split(steps, cuts), np.split(losses, cuts), strict=True))
-
-
-def envelope(steps, values, first: float, last: float, width: int):
-    """Smallest and largest value in each of `width` equal columns of [first, last].
-
-    Returns (x, low, high), one row per column that holds a step, so a spike one step wide is as tall in the picture as
-    in the log. Non-finite values are passed over; a column of nothing else is NaN.
-    """
-    if len(steps) == 0:
-        return np.empty(0), np.empty(0), np.empty(0)
-    column = np.clip(((steps - first) * (width / max(last - first, 1e-9))).astype(np.int64), 0, width - 1)
-    starts = np.flatnonzero(np.diff(column, prepend=-1))
-    finite = np.where(np.isfinite(values), values, np.nan)
-    low, high = np.fmin.reduceat(finite, starts), np.fmax.reduceat(finite, starts)
-    return first + (column[starts] + 0.5) * ((last - first) / width), low, high

@@ -120,7 +120,8 @@ class LossView:
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         """The live view where there is something to show it, else the picture, else the line."""
         bundle = {"text/plain": self.summary(), "image/png": base64.b64encode(self.snapshot()).decode()}
-        live, _ = self.widget._repr_mimebundle_() or ({}, {})
+        show = self.widget._repr_mimebundle_  # None once the widget is closed
+        live, _ = (show and show()) or ({}, {})
         return bundle | {VIEW: live[VIEW]} if VIEW in live else bundle
 
 

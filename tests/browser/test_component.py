@@ -20,6 +20,30 @@ from tests.browser.components import (
 )
 from tests.view.make_frames import eventful, frames, records, with_bad, with_rewind, with_spike
 
+# Note where every element stands, and from then on which come and go.
+MARK = """() => {
+    const all = [...document.querySelectorAll(".andrea-lossview, .andrea-lossview *")];
+    window.kept = all.map((e) => [e, e.getBoundingClientRect(), e.tagName + "." + e.className]);
+    window.changes = [];
+    window.watcher = new MutationObserver((list) => {
+        for (const {addedNodes, removedNodes, target} of list)
+            for (const node of [...addedNodes, ...removedNodes])
+                if (node.nodeType === 1) changes.push(target.className + " " + node.tagName);
+    });
+    watcher.observe(document.querySelector("#root"), {childList: true, subtree: true});
+}"""
+# [elements that came or went, those that are gone, those that stand elsewhere or have another size]
+FOUND = """() => {
+    const held = [".al-charts", "canvas", ".al-plot", ".al-controls", "header", ".al-readout", ".al-figures > div"];
+    const moved = kept.filter(([e, b]) => {
+        if (!held.some((s) => e.matches(s))) return false;
+        const now = e.getBoundingClientRect();
+        return ["top", "height", ...(e.matches("canvas, .al-plot") ? ["left", "width"] : [])]
+            .some((k) => Math.abs(now[k] - b[k]) > 0.5);
+    }).map(([, , words]) => words);
+    return [changes, kept.filter(([e]) => !e.isConnected).map(([, , words]) => words), moved];
+}"""
+
 
 @pytest.fixture
 def shown(page):
@@ -117,6 +141,30 @@ def test_four_redraws_a_second_however_many_frames_come(page):
     still = redraws(page)
     page.wait_for_timeout(600)
     assert redraws(page) == still  # nothing new, nothing drawn
+
+
+def test_between_updates_no_element_is_replaced_and_nothing_changes_its_size(page):
+    open_component(page)
+    page.evaluate(ENCODER)
+    page.evaluate("() => void view.frame(0, encode(0, 100, 100))")
+    wait_for(page, "andreaSteps", lambda value: value == "100")
+    settle(page)
+    page.evaluate(MARK)
+    before = redraws(page)
+    for n in range(100, 130, 3):
+        page.evaluate("n => void view.frame(0, encode(n, 3, n + 3))", n)
+        settle(page)
+    assert redraws(page) >= before + 5
+    assert page.evaluate(FOUND) == [[], [], []]
+
+
+@pytest.mark.parametrize("threshold", ["0", "-1", "1e-320", "1.7e308", "1e999"])
+def test_a_threshold_that_no_record_could_reach_leaves_the_page_alive(page, threshold):
+    open_component(page)
+    page.evaluate(ENCODER)
+    facts = f"{{name: 'made', state: 'training', marks: [], segments: [], problems: [], threshold: {threshold}}}"
+    page.evaluate(f"() => void view.frame(0, encode(0, 50, 50, {{facts: {facts}}}))")
+    wait_for(page, "andreaPoints", lambda value: int(value or 0) > 0)
 
 
 def test_nothing_is_drawn_out_of_sight_but_told(page):

@@ -247,3 +247,13 @@ def test_an_end_leaves_nothing_behind(shown):
             return
         shown.wait_for_timeout(200)
     raise AssertionError("the closed view is still held, by a listener or a timer")
+
+
+def test_a_question_about_one_run_is_not_answered_for_another(page):
+    open_component(page, ["a", "b"], control=True)
+    for n, name in enumerate("ab"):
+        send(page, run_frames(100, name=name, control=True), n)
+    page.get_by_role("button", name="Stop…").click()
+    assert page.locator(".al-confirm").is_visible()
+    page.get_by_role("button", name="b", exact=True).click()
+    assert not page.locator(".al-confirm").is_visible()

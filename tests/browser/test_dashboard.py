@@ -9,6 +9,7 @@ import pytest
 from andrea_lab.run import segments
 from andrea_lab.run.directory import RunDirectory
 from andrea_lab.run.losslog import encode
+from andrea_lab.view.dashboard.feeds import Feeds
 from andrea_lab.view.dashboard.save import save_page
 from tests.proxy.runs import PATIENCE, andrea, ended, small, wait_for_steps
 from tests.run.made import entry, logged
@@ -298,3 +299,44 @@ def test_another_server_at_its_place_is_no_server_of_its_own(page, runs, complai
         goes_on(runs / "first", range(401, 411))
         shows(page, 410)
         until(page, "document.querySelector('#notices').textContent === ''")
+
+
+def test_focus_stays_where_it_is_when_a_run_appears(page, runs):
+    with served(runs) as client:
+        page.goto(f"{client.origin}/")
+        until(page, "document.querySelectorAll('#runs li').length === 3")
+        page.locator("[data-run=second] .open").focus()
+        logged(runs / "zz", curve(50))
+        until(page, "document.querySelectorAll('#runs li').length === 4")
+        found = page.evaluate("document.activeElement.closest('li')?.dataset.run ?? null")
+        page.goto("about:blank")
+    assert found == "second"
+
+
+def test_nothing_is_chosen_for_a_reader_who_took_the_last_run_away(page, runs):
+    with served(runs) as client:
+        page.goto(f"{client.origin}/#run=first")
+        until(page, "document.querySelectorAll('.andrea-lossview').length === 1")
+        page.locator("[data-run=first] input").uncheck()
+        goes_on(runs / "first", range(401, 405))
+        page.wait_for_timeout(7000)
+        found = page.locator(".andrea-lossview").count()
+        page.goto("about:blank")
+    assert found == 0
+
+
+def test_zoom_stays_when_the_server_made_the_feed_anew(page, runs):
+    with served(runs) as client:
+        page.goto(f"{client.origin}/#run=first")
+        until(page, "document.querySelector('.andrea-lossview')?.dataset.andreaSteps === '400'")
+        page.locator(".al-figure-loss .al-plot").focus()
+        page.keyboard.press("+")
+        page.wait_for_timeout(500)
+        zoomed = page.evaluate("document.querySelector('.andrea-lossview').dataset.andreaWindow")
+        client.server.site.feeds = Feeds()  # as after a minute in a hidden tab
+        goes_on(runs / "first", range(401, 451))
+        until(page, "document.querySelector('.andrea-lossview').dataset.andreaSteps === '450'")
+        page.wait_for_timeout(5000)
+        found = page.evaluate("document.querySelector('.andrea-lossview').dataset.andreaWindow")
+        page.goto("about:blank")
+    assert found == zoomed

@@ -291,7 +291,7 @@ def test_the_thread_sends_four_times_a_second_at_most(run, show, sent):
     assert 1 <= len(headers(sent)) <= taken / follow.PERIOD + 2
 
 
-def test_the_thread_ends_when_nobody_has_the_view_any_more(run, sent):
+def test_a_closed_view_leaves_no_thread_and_is_collected(run, sent):
     view = LossView(run)
     thread, widget = view.widget.follower._thread, view.widget
     gone = weakref.ref(view)

@@ -1,6 +1,7 @@
 """What counts of a log that went back and forth, against rules written out step by step."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andrea_lab.run.average import averaged, keep_of
-from andrea_lab.view.history import History, envelope, standing
+from andrea_lab.view.history import History, standing
 from andrea_lab.view.records import LARGEST, MOST_SOURCES, OTHERS, Records
 
 STEPS = st.lists(st.integers(0, 9), max_size=30)
@@ -128,21 +129,13 @@ def test_sources_are_named_once_and_not_without_end():
     assert len(records._ids) <= MOST_SOURCES + 1
 
 
-def test_envelope_keeps_every_extreme():
-    steps = np.arange(1, 100_001)
-    values = np.sin(steps / 9000.0)
-    values[[33_333, 77_777]] = 50.0, -50.0
-    x, low, high = envelope(steps, values, 0, 100_000, 800)
-    assert len(x) == 800
-    assert high.max() == 50.0 and low.min() == -50.0
-    assert high[int(33_334 * 800 / 100_000)] == 50.0
-    assert (low <= high).all()
-
-
-def test_envelope_of_columns_without_a_finite_value():
-    values = np.array([1.0, np.nan, np.inf, 2.0, np.nan, 4.0])
-    x, low, high = envelope(np.arange(6), values, 0, 6, 3)
-    assert x.tolist() == [1.0, 3.0, 5.0]
-    assert low.tolist() == [1.0, 2.0, 4.0] and high.tolist() == [1.0, 2.0, 4.0]
-    _, low, _ = envelope(np.arange(2), np.array([np.nan, np.inf]), 0, 2, 1)
-    assert np.isnan(low).all()
+def test_smoothing_makes_no_object_a_step_that_lasts():
+    count = 50_000
+    got = history([entry(n + 1) for n in range(count)])
+    tracemalloc.start()
+    try:
+        got.smoothed()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 * count  # the losses as numbers of Python and some arrays; pairs alone would be over 100

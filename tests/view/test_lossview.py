@@ -110,6 +110,12 @@ def test_a_reader_without_a_kernel_gets_a_picture_and_a_line(run):
     view.widget.close()
 
 
+def test_a_view_whose_widget_was_closed_is_shown_as_a_picture(run):
+    view = LossView(run)
+    view.widget.close()
+    assert view._repr_mimebundle_().keys() == {"text/plain", "image/png"}
+
+
 def test_save_writes_the_picture(run, tmp_path):
     path = LossView(run).save(tmp_path / "curve.png")
     assert path.read_bytes() == LossView(run).snapshot()

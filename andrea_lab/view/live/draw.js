@@ -126,10 +126,10 @@ function niceStep(least) {
   return power * [1, 2, 2.5, 5, 10].find((lead) => lead * power >= least * 0.999);
 }
 
-// The frame of a strip: from 0 to above all values, or close around them where `log`; `include` lies within it.
+// The frame of a strip: from 0 to above all values, or close around them where `log`; `include` (if a float > 0) lies within it.
 function stripFrame(line, log, include = null) {
   let low = Infinity, high = -Infinity;
-  for (const value of include == null ? line : [...line, include]) {
+  for (const value of include > 0 && Math.fround(include) < Infinity ? [...line, include] : line) {
     if (value == null) continue;
     low = Math.min(low, value);
     high = Math.max(high, value);

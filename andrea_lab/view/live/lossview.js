@@ -25,13 +25,13 @@ function write(element, text) {
 
 // runs: names, one colour each. control: null, or (index, "save" | "stop") => Promise<{ok, text}>.
 // options: {span: steps, average: "ema" | "smma", log: bool, theme: "light" | "dark"}, each as it begins, none needed.
-// Returns {frame(index, bytes), have(index), destroy(), element}. `frame` returns {ok, generation, count}: what the view
-// holds now; ok is false when records before this frame are missing or it cannot be read. `have` says the same.
+// Returns {frame(index, bytes), have(index), forget(index), destroy(), element}. `frame` returns {ok, generation, count}: what
+// it holds now; ok is false when records before are missing or it is no frame. `have`: the same. `forget`: begin anew with the next.
 function mount(root, { runs, control = null, options = {} }) {
   const view = new LiveView(root, runs, control, options);
   return {
     frame: (index, data) => view.take(index, data),
-    have: (index) => view.have(index),
+    have: (index) => view.have(index), forget: (index) => { view.stores[index].generation = -1; },
     destroy: () => view.destroy(),
     element: view.element,
   };
@@ -267,14 +267,15 @@ class LiveView {
   #choose(n) {
     this.chosen = n;
     this.rows.forEach(({ name }, row) => press(name, row === n));
+    this.#confirm(false, false); // it was asked about another run
     this.#ask(true);
   }
 
-  #confirm(open) {
+  #confirm(open, focus = true) {
     this.confirm.hidden = !open;
     this.saveButton.hidden = this.stopButton.hidden = open;
     this.stopButton.setAttribute("aria-expanded", String(open));
-    (open ? this.stopNow : this.stopButton).focus();
+    if (focus) (open ? this.stopNow : this.stopButton).focus();
   }
 
   async #wish(wish) {

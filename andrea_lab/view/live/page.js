@@ -105,7 +105,7 @@ class Server {
     }
   }
 
-  /** Give `take`, which says what it then has, every frame of a run. `again`: what was given does not count any more. */
+  /** Give `take`, which says what it then has, every frame of a run. `again`: what was given counts no more. */
   async frames(id, take, again, missing, signal) {
     const at = { generation: 0, first: 0, feed: null, known: null };
     while (!signal.aborted) {
@@ -115,7 +115,11 @@ class Server {
       if (signal.aborted) return undefined;
       if (answer) missing(answer.status === 404);
       if (answer?.body) {
-        if (at.feed !== null && at.feed !== answer.feed) return again();
+        if (at.feed !== null && at.feed !== answer.feed) {
+          again();
+          Object.assign(at, { generation: 0, first: 0, feed: null, known: null });
+          continue;
+        }
         const { count, total } = header(answer.body);
         const has = take(answer.body);
         Object.assign(at, { feed: answer.feed, generation: has.generation, first: has.count, known: answer.known });
@@ -258,7 +262,7 @@ class Page {
     this.about = { control: false, runs: [] };
     this.rows = new Map();
     this.chosen = [];
-    this.listed = false;
+    this.listed = this.emptied = false;
     this.views = [];
     this.drawing = new AbortController();
     this.notices = new Map();
@@ -309,16 +313,24 @@ class Page {
     const now = this.isSaved ? null : Date.now() / 1000;
     const rows = new Map(about.runs.map((row) => [row.id, this.rows.get(row.id) ?? new Row(row.id, this)]));
     for (const row of about.runs) rows.get(row.id).update(row, now);
-    if (rows.size !== this.rows.size || [...rows.keys()].some((id) => !this.rows.has(id))) {
-      $("runs").replaceChildren(...[...rows.values()].map((row) => row.element));
-    }
-    this.rows = rows;
+    this.place(rows);
     this.filter();
-    if (!this.chosen.length) this.chooseFirst();
+    if (!this.chosen.length && !this.emptied) this.chooseFirst();
     else if (!this.listed || mayControl !== about.control) this.choose(this.chosen);
     if (!this.listed) this.rows.get(this.chosen[0])?.element.scrollIntoView({ block: "nearest" });
     this.listed = true;
     this.mark();
+  }
+
+  /** Put rows into the list and take others out; those that stay are not touched, so that they keep the focus. */
+  place(rows) {
+    for (const [id, row] of this.rows) if (!rows.has(id)) row.element.remove();
+    this.rows = rows;
+    let next = $("runs").firstElementChild;
+    for (const { element } of rows.values()) {
+      if (element === next) next = next.nextElementSibling;
+      else $("runs").insertBefore(element, next);
+    }
   }
 
   /** Draw the run that trains, or else the one with steps that changed last. */
@@ -354,6 +366,7 @@ class Page {
       this.mark();
       return;
     }
+    this.emptied = !on && !others.length; // by the reader, who is asked first
     this.choose(on ? [...others, id] : others);
   }
 
@@ -395,7 +408,7 @@ class Page {
     ids.forEach((id, index) => {
       const take = (buffer) => view.frame(index, buffer);
       const missing = (is) => this.notice(`missing ${id}`, is ? `${id} is no longer there; what was read of it stays drawn.` : null);
-      this.source.frames(id, take, () => this.draw(), missing, signal);
+      this.source.frames(id, take, () => view.forget(index), missing, signal);
     });
     return view;
   }
