@@ -12,7 +12,6 @@ from functools import partial
 
 import numpy as np
 from numba import cuda, float32
-from rich.table import Table
 
 import kernels
 from andrea_lab.bench import machine, tables, timing
@@ -184,11 +183,6 @@ def _rows(result: dict) -> list[tuple[str, ...]]:
 SUMMARY = "the simulator runs the launch once and looks for nothing; what each finds is in the table of detectors"
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), tables.machine_line(result), SUMMARY)
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), tables.machine_line(result), SUMMARY)
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), tables.machine_line(result), SUMMARY)

@@ -20,7 +20,6 @@ from statistics import median
 
 import numpy as np
 import psutil
-from rich.table import Table
 
 from andrea_lab import paths
 from andrea_lab.bench import machine, tables, timing
@@ -331,11 +330,6 @@ def _summary(r: dict) -> str:
     return text
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), _title(result), _summary(result))
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), _title(result), _summary(result))
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), _title(result), _summary(result))

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-from rich.table import Table
-
 from andrea_lab.bench import machine, tables, timing
 from andrea_lab.bench.server import BenchError, Server
 
@@ -124,11 +122,6 @@ def _summary(result: dict) -> str:
     return "; ".join(parts)
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), tables.machine_line(result), _summary(result))
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), tables.machine_line(result), _summary(result))
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), tables.machine_line(result), _summary(result))

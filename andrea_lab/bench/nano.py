@@ -9,8 +9,6 @@ import sys
 from collections.abc import Callable
 from statistics import mean
 
-from rich.table import Table
-
 from andrea_lab import paths
 from andrea_lab.bench import machine, tables
 from andrea_lab.bench.server import BenchError, Server
@@ -85,11 +83,6 @@ def _summary(r: dict) -> str:
     return text
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), tables.machine_line(result), _summary(result))
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), tables.machine_line(result), _summary(result))
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), tables.machine_line(result), _summary(result))

@@ -16,8 +16,6 @@ from math import inf, isnan
 from pathlib import Path
 from statistics import median
 
-from rich.table import Table
-
 from andrea_lab import paths
 from andrea_lab.bench import machine, tables
 from andrea_lab.bench.server import CHILDREN, BenchError, Server
@@ -246,11 +244,6 @@ def _summary(r: dict) -> str:
     return text + f"; losses of the first {CHECKED} steps differ by {r['loss_difference']:.0e} at most"
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), _title(result), _summary(result))
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), _title(result), _summary(result))
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), _title(result), _summary(result))

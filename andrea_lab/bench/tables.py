@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.table import Table
 
 
-def rich(head: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str) -> Table:
-    """A table for the terminal: the first column to the left, numbers to the right."""
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", title_style="bold")
-    for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    return table
+@dataclass(frozen=True)
+class Figures:
+    """What a benchmark found, in words; the first column is to the left, numbers to the right."""
 
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str
+    caption: str
 
-def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], title: str, caption: str) -> str:
-    """The same as Markdown text: title, table, caption, with a line end after the last."""
-    lines = [title, "", _line(head), _line(["---", *["---:"] * (len(head) - 1)])]
-    lines += [_line(row) for row in rows]
-    return "\n".join([*lines, "", caption]) + "\n"
+    def rich(self) -> Table:
+        """The table for the terminal."""
+        table = Table(title=self.title, caption=self.caption, title_justify="left", caption_justify="left")
+        table.title_style = "bold"
+        for i, name in enumerate(self.head):
+            table.add_column(name, justify="right" if i else "left", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """The same as Markdown text: title, table, caption, with a line end after the last."""
+        lines = [self.title, "", _line(self.head), _line(["---", *["---:"] * (len(self.head) - 1)])]
+        lines += [_line(row) for row in self.rows]
+        return "\n".join([*lines, "", self.caption]) + "\n"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from rich.table import Table
 
 from andrea_lab import paths
 from andrea_lab.bench import machine, redraw, tables, timing
@@ -61,7 +60,7 @@ class Wire:
     def __init__(self):
         from jupyter_client.session import Session
 
-        self.session, self.messages, self.bytes = Session(key=b"bench"), 0, []
+        self.session, self.bytes = Session(key=b"bench"), []
 
     def send(self, data=None, metadata=None, buffers=None):
         message = self.session.msg("comm_msg", {"comm_id": self.comm_id, "data": data}, metadata=metadata)
@@ -104,7 +103,7 @@ def run(*, config: Config | None = None, quick: bool = False, progress: Callable
 
 def _steps(config: Config, folder: Path, effort: Effort, say: Callable[[str], None]) -> list[dict]:
     """The time of a step with a view attached beside one without, and the processor time of the view's thread."""
-    taken, shares, wires = [], [], []
+    taken, shares = [], []
 
     def train() -> float:
         ends: list[float] = []
@@ -118,7 +117,6 @@ def _steps(config: Config, folder: Path, effort: Effort, say: Callable[[str], No
         view, spent = LossView(folder / f"run{len(taken)}"), []
         tick = view.widget.follower.tick
         view.widget.comm = wire = Wire()
-        wires.append(wire)
         view.widget.follower.tick = lambda: _counted(tick, spent)
         began = time.perf_counter()
         try:
@@ -135,10 +133,8 @@ def _steps(config: Config, folder: Path, effort: Effort, say: Callable[[str], No
     train()
     say(f"{effort.rounds} rounds of {effort.steps} steps with and without a view")
     found = timing.by_turns({"ours": watched, "beside": train}, effort.rounds)
-    ratios = [ours / beside for ours, beside in zip(found["ours"], found["beside"], strict=True)]
-    step = {"name": "a step, watched : not watched", **_row("ms", [1e3 * t for t in found["ours"]], 1 + SHARE)}
-    step |= {"beside": 1e3 * median(found["beside"]), "ratio": median(ratios), "ratio_min": min(ratios)}
-    step |= {"ratio_max": max(ratios), "met": median(ratios) <= 1 + SHARE, "by_ratio": True}
+    step = {"name": "a step, watched : not watched", **_row("ms", _ms(found["ours"]), None)}
+    step |= _ratio(_ms(found["ours"]), _ms(found["beside"]), 1 + SHARE)
     share = _row("%", [100 * share for share in shares], 100 * SHARE)
     return [step, {"name": "the view's processor time, of the training time", **share}]
 
@@ -216,26 +212,33 @@ def _openings(folder: Path, effort: Effort, say: Callable[[str], None]) -> dict:
                 json.loads(line)
 
     found = timing.by_turns({"ours": ours, "beside": lambda: timing.seconds(plain)}, effort.openings)
-    ratios = [a / b for a, b in zip(found["ours"], found["beside"], strict=True)]
-    row = {"name": f"open a log of {effort.lines:,} lines : json.loads", **_row("s", found["ours"], OPEN)}
-    row |= {"beside": median(found["beside"]), "ratio": median(ratios), "ratio_min": min(ratios)}
-    return row | {"ratio_max": max(ratios), "met": median(ratios) <= OPEN, "by_ratio": True}
+    row = {"name": f"open a log of {effort.lines:,} lines : json.loads", **_row("s", found["ours"], None)}
+    return row | _ratio(found["ours"], found["beside"], OPEN)
 
 
 def _redraws(effort: Effort, say: Callable[[str], None]) -> dict:
     """A long run redrawn in a browser, whole, beside a chart of its losses alone, which is given each of them."""
     found = redraw.measure(effort.lines, effort.redraws, say)
-    ours, beside = ([1e3 * seconds for seconds in found[side]] for side in ("ours", "beside"))
-    ratios = [a / b for a, b in zip(ours, beside, strict=True)]
-    row = {"name": f"redraw {effort.lines:,} steps : the losses alone, by the bare chart", **_row("ms", ours, REDRAW)}
-    row |= {"beside": median(beside), "ratio": median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
-    return row | {"points": median(found["points"])}
+    name = f"redraw {effort.lines:,} steps : the losses alone, by the bare chart"
+    row = _ratio(_ms(found["ours"]), _ms(found["beside"]), None) | _row("ms", _ms(found["ours"]), REDRAW)
+    return {"name": name, **row, "points": median(found["points"])}
 
 
 def _row(unit: str, values: list[float], aim: float | None) -> dict:
     """The median of what was measured, in this unit, and whether it is within the aim."""
     value = float(median(values))
     return {"value": value, "unit": unit, "aim": aim, "met": None if aim is None else value <= aim}
+
+
+def _ratio(ours: list[float], beside: list[float], aim: float | None) -> dict:
+    """The median of the other side, and ours over it in each round; with an aim, whether their median is within it."""
+    ratios = [a / b for a, b in zip(ours, beside, strict=True)]
+    found = {"beside": median(beside), "ratio": median(ratios), "ratio_min": min(ratios), "ratio_max": max(ratios)}
+    return found if aim is None else found | {"aim": aim, "met": median(ratios) <= aim, "by_ratio": True}
+
+
+def _ms(seconds: list[float]) -> list[float]:
+    return [1e3 * each for each in seconds]
 
 
 HEAD = ("what : beside what", "value", "beside", "ratio (range)", "aim", "met")
@@ -277,11 +280,6 @@ def _summary(r: dict) -> str:
     return text
 
 
-def render(result: dict) -> Table:
-    """The figures as a table for the terminal."""
-    return tables.rich(HEAD, _rows(result), _title(result), _summary(result))
-
-
-def markdown(result: dict) -> str:
-    """The figures as a table for the README."""
-    return tables.markdown(HEAD, _rows(result), _title(result), _summary(result))
+def figures(result: dict) -> tables.Figures:
+    """The figures as a table."""
+    return tables.Figures(HEAD, _rows(result), _title(result), _summary(result))

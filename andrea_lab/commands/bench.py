@@ -32,9 +32,9 @@ def _measure(module, json: bool, markdown: bool, **options) -> None:
     if json:
         as_json(result)
     elif markdown:
-        print(module.markdown(result), end="")
+        print(module.figures(result).markdown(), end="")
     else:
-        out.print(module.render(result))
+        out.print(module.figures(result).rich())
 
 
 @app.command("kernels")

@@ -14,8 +14,8 @@ def test_a_quick_run():
     json.dumps(result, allow_nan=False)
     assert [x["name"] for x in result["launches"]] == list(checked.CASES)
     assert all(x["check_s"] > 0 and x["orders_s"] > 0 and x["simulator_s"] > 0 for x in result["launches"])
-    assert checked.markdown(result).count("\n| ") == 2 + len(checked.CASES)
-    assert checked.render(result).row_count == len(checked.CASES)
+    assert checked.figures(result).markdown().count("\n| ") == 2 + len(checked.CASES)
+    assert checked.figures(result).rich().row_count == len(checked.CASES)
 
 
 def test_a_launch_with_a_fault_is_not_timed(monkeypatch):

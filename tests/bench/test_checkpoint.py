@@ -38,8 +38,11 @@ def test_every_line_is_measured(tmp_path):
             assert line["ratio_min"] <= line["ratio"] <= line["ratio_max"] and line["beside_ms"] > 0
     assert [line.get("aim", line.get("aim_ms")) for line in result["lines"]] == [1.5, 1.3, None, 1.3, 2.0, 50.0, 500.0]
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
-    assert checkpoint.render(result).row_count == len(NAMES) + 1
-    assert "| save : torch.save |" in checkpoint.markdown(result) and "a quick run" in checkpoint.markdown(result)
+    assert checkpoint.figures(result).rich().row_count == len(NAMES) + 1
+    assert (
+        "| save : torch.save |" in checkpoint.figures(result).markdown()
+        and "a quick run" in checkpoint.figures(result).markdown()
+    )
 
 
 def test_the_peer_is_left_out_where_nobody_asked_and_missed_where_somebody_did(tmp_path, monkeypatch):

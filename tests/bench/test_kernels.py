@@ -48,11 +48,11 @@ def test_a_few_kernels():
     )
     check(result)
     assert result["gelu_vs_numpy"] > 0 and result["tiled_vs_blas"] > 0 and result["blocked_vs_blas"] is None
-    text = kernels.markdown(result)
+    text = kernels.figures(result).markdown()
     assert "| residual_bwd |" in text and "geometric mean" in text
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(kernels.render(result))
+        console.print(kernels.figures(result).rich())
     assert "matmul_tiled" in capture.get()
 
 

@@ -17,5 +17,5 @@ def test_a_short_run():
     assert list(result["held_out"]) == list(sources())
     assert 4.0 < result["held_out_mean"] < 6.0  # ln 257 = 5.55, hardly moved in three steps
     assert told[-1].startswith("step 3 of 3, loss ")
-    assert "| steps | 3 |" in nano.markdown(result)
-    assert nano.render(result).row_count == 5 + len(result["held_out"])
+    assert "| steps | 3 |" in nano.figures(result).markdown()
+    assert nano.figures(result).rich().row_count == 5 + len(result["held_out"])

@@ -38,8 +38,8 @@ def test_both_sides_agree_and_are_timed():
     assert min(result["phases"].values()) > 0
     assert result["peak_mib"] > 0 and result["peer_peak_mib"] > 0
     assert told[0] == "start 1 of 1" and told[-1] == "phases"
-    assert "| tokens/s |" in step.markdown(result) and "median of 2 pairs" in step.markdown(result)
-    assert step.render(result).row_count == 4 + 7
+    assert "| tokens/s |" in step.figures(result).markdown() and "median of 2 pairs" in step.figures(result).markdown()
+    assert step.figures(result).rich().row_count == 4 + 7
 
 
 class Side:

@@ -35,8 +35,11 @@ def test_every_line_is_measured(run):
     for line in (step, opened):
         assert line["value"] > 0 and line["beside"] > 0 and line["ratio_min"] <= line["ratio"] <= line["ratio_max"]
     assert 0 <= share["value"] < 100 and 400 < update["value"] < 4096 and taken["value"] > 0
-    assert view.render(result).row_count == len(result["lines"])
-    assert "| an update of one step |" in view.markdown(result) and "a quick run" in view.markdown(result)
+    assert view.figures(result).rich().row_count == len(result["lines"])
+    assert (
+        "| an update of one step |" in view.figures(result).markdown()
+        and "a quick run" in view.figures(result).markdown()
+    )
 
 
 def test_a_view_that_shows_something_else_is_not_timed(run, monkeypatch):
