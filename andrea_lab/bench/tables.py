@@ -22,7 +22,7 @@ class Figures:
         table = Table(title=self.title, caption=self.caption, title_justify="left", caption_justify="left")
         table.title_style = "bold"
         for i, name in enumerate(self.head):
-            table.add_column(name, justify="right" if i else "left", no_wrap=True)
+            table.add_column(name, justify="right" if i else "left", no_wrap=i > 0)
         for row in self.rows:
             table.add_row(*row)
         return table
