@@ -6,8 +6,10 @@ stderr. Nothing imports this module.
 """
 
 import errno
+import os
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -88,17 +90,40 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Run one command and return its exit code.
+
+    What it printed is written out here: at the interpreter's end a failure would be two lines and a code of its own.
+    """
+    code = _run(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:  # the work is done, and its reader has read enough
+        _no_more()
+    except OSError as error:
+        _no_more()
+        code = code or _failed(error)
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     try:
         return int(app(arguments, prog_name="andrea", standalone_mode=False) or 0)
     except _Interrupted as error:
         return _interrupted(error.__cause__)
     except BrokenPipeError:
-        sys.stderr.close()
+        _no_more()
         return BROKE_DOWN
     except Exception as error:
         return _failed(error)
+
+
+def _no_more() -> None:
+    """Let what is left to print go nowhere."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:

@@ -286,3 +286,21 @@ def test_the_meter_averages_loss_speed_and_time_left():
     for step in range(2, 951):
         line = meter.add({"step": step, "loss": 2.0, "tokens": 2048, "ms": 250.0})
     assert line == "step  950/1000  loss 2.000  smoothed 2.000  8,192 tokens/s  12 s left"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("arguments", "into"), [("--version", "gone"), ("--version", "/dev/full"), ("--help", "gone")])
+def test_a_reader_that_is_gone_gets_no_traceback_and_a_full_disk_one_line(arguments, into, unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)}
+    if into == "gone":
+        read, write = os.pipe()
+        os.close(read)
+    else:
+        write = os.open(into, os.O_WRONLY)
+    command = [sys.executable, "-m", "andrea_lab.cli", arguments]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, env=environment, text=True)
+    os.close(write)
+    if into == "gone":
+        assert (done.returncode in (0, 1), done.stderr) == (True, "")
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (75, 1) and "No space left on device" in done.stderr
