@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,16 @@ from andrea_lab.view import assets
 from andrea_lab.view.frame import COLUMNS, pack
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# What keeps a browser to the work it is given: no updates, no reports, no memory shared through a small /dev/shm.
+FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+)
 SIZE = {"width": 1200, "height": 900}
 PAGE = (
     "<!doctype html><meta charset=utf-8><title>redraw</title><style>{}</style><div id=view></div><div id=chart></div>"
@@ -50,7 +61,7 @@ def missing() -> str | None:
         import playwright  # noqa: F401
     except ImportError:
         return "Playwright for Python"
-    return None if _browser() else "Chromium"
+    return None if browser() else "Chromium"
 
 
 def measure(count: int, rounds: int, say: Callable[[str], None]) -> dict[str, list[float]]:
@@ -88,7 +99,8 @@ def _frame(count: int) -> bytes:
     return pack(columns, run="long", facts={"name": "long", "vocab": 257, "state": "finished"}, sources=list("abcd"))
 
 
-def _browser() -> str | None:
+def browser() -> str | None:
+    """The path of a Chromium, None where there is none."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -97,10 +109,15 @@ def _page():
     """A page of a browser without a window."""
     from playwright.sync_api import sync_playwright
 
-    flags = ["--disable-gpu", "--disable-dev-shm-usage", *([] if os.geteuid() else ["--no-sandbox"])]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_browser(), args=flags)
+        chromium = launched(playwright)
         try:
-            yield browser.new_page(viewport=SIZE)
+            yield chromium.new_page(viewport=SIZE)
         finally:
-            browser.close()
+            chromium.close()
+
+
+def launched(playwright: Any) -> Any:
+    """A Chromium that Playwright has started."""
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]
+    return playwright.chromium.launch(executable_path=browser(), args=[*FLAGS, *sandbox])

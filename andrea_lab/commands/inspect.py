@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table, write_figure
+from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table
 
 PIECE = 2**14  # numbers of each region held at once: few enough to stay in the cache
 
@@ -99,7 +99,7 @@ def _cuts(file: Path, n: int) -> tuple[tuple[Any, ...], Any, str | None]:
 def _draw(tensors: tuple[Any, ...], step: int, byte: int | None, figure: Path) -> str:
     from andrea_lab.view.weightfile import weight_file
 
-    write_figure(weight_file(tensors, step, byte), figure)
+    weight_file(tensors, step, byte).save(figure)
     return str(figure)
 
 

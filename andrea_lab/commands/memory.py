@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table, write_figure
+from andrea_lab.commands.show import as_json, check_figure, out, printable, sizes, table
 
 
 def memory(
@@ -38,7 +38,7 @@ def memory(
     made = plan(loaded.model, loaded.train.batch, loaded.train.context, precision)
     roles = made.by_role() | {"padding": made.padding}
     if figure is not None:
-        write_figure(draw(loaded.model, made), figure)
+        draw(loaded.model, made).save(figure)
     if json:
         checked = [vars(claim) for claim in claims()]
         drawn = {} if figure is None else {"figure": str(figure)}

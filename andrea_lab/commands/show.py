@@ -50,13 +50,6 @@ def check_file(option: str, path: Path, ending: str) -> None:
         raise ConfigError(f"{option}: found the folder {str(path)!r}, expected the name of a file")
 
 
-def write_figure(drawn: Any, path: Path) -> None:
-    """Write a picture to a PNG file, whole or not at all."""
-    from andrea_lab.checkpoint.files import replace_with
-
-    replace_with(path, lambda write: write(memoryview(drawn.png)), size=len(drawn.png))
-
-
 def table(title: str, *columns: str) -> Table:
     """An empty table; a column whose name begins with > is flushed right."""
     made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)

@@ -4,7 +4,6 @@ Everything is found out by looking: nothing is locked, opened for writing or wai
 a list of problems, and the rest goes on.
 """
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from andrea_lab import strict_json
 from andrea_lab.checkpoint import rotation
 from andrea_lab.checkpoint.files import REAL
 from andrea_lab.checkpoint.lock import Holder, seen_at_work
@@ -95,7 +95,7 @@ class Facts:
             return
         with REAL.open(self.run.config) as file:
             try:
-                config = json.loads(file.readall())
+                config = strict_json.parse(file.readall(), constant=float)
             except ValueError:
                 raise ValueError("found text that is no JSON, expected the run's configuration") from None
         model, train = (_object(_object(config).get(key)) for key in ("model", "train"))
@@ -164,7 +164,7 @@ class Facts:
         if not ended:
             return ("unknown" if self.engine or self.proxy else "killed"), None
         outcome = _outcome(last)
-        return outcome if outcome in ENDS else "not recorded", _text(last.end.get("reason"))
+        return outcome if outcome in ENDS else "unknown", _text(last.end.get("reason"))
 
     def _marks(self, segments_seen: dict[int, int]) -> list[Json]:
         saved = sorted(self.saved.items())[-MOST:]

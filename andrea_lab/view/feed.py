@@ -73,7 +73,7 @@ class Feed:
 
     @property
     def name(self) -> str:
-        return self._name or printable(self.run.name)
+        return self._name or sendable(self.run.name)
 
     @property
     def records(self) -> int:
@@ -196,6 +196,6 @@ class Feed:
         return told | {"name": self.name, "problems": told["problems"] + wrong}, strips
 
 
-def printable(name: str) -> str:
+def sendable(name: str) -> str:
     """A name of the file system as text that every channel takes."""
     return name.encode(errors="replace").decode()

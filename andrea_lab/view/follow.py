@@ -71,12 +71,17 @@ class LossWidget(anywidget.AnyWidget):
         return state
 
     def close(self) -> None:
-        self.follower.stop()
+        self.follower.close()
         super().close()
 
 
 class Follower:
-    """Keeps one widget up with the runs of its view. Any thread may call any method."""
+    """Keeps one widget up with the runs of its view. Any thread may call any method.
+
+    Its thread works from the start, as the first message of a page may wait for the cell that runs, until the last page
+    that shows the widget says that it does no more; a page that comes later starts another. A widget itself is kept for
+    good by the kernel.
+    """
 
     def __init__(self, widget: LossWidget, view: "LossView"):
         self.widget, self.view, self.feeds = widget, view, view.feeds
@@ -87,19 +92,41 @@ class Follower:
         self._kept, self._moved = time.monotonic(), False  # what a notebook stores, and whether there is more by now
         self._pause = KEEP
         self._lock = threading.RLock()
+        self._pages: set[str] = set()  # that show the widget
+        self._gone: set[str] = set()  # that did; what they sent before may still come
+        self._closed = False
         self._ended, self._woken = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        args = weakref.ref(self), self._ended, self._woken
-        self._thread = threading.Thread(target=_follow, args=args, name="loss view", daemon=True)
-        self._thread.start()
-        _alive.add(self)
+        """Follow the runs on a thread; nothing when one does, or when the widget is closed."""
+        with self._lock:
+            if self._closed or (self._thread is not None and not self._ended.is_set()):
+                return
+            self._ended = threading.Event()
+            self._thread = threading.Thread(target=self._follow, args=(self._ended,), name="loss view", daemon=True)
+            self._thread.start()
+            _alive.add(self)
+
+    def _follow(self, ended: threading.Event) -> None:
+        """The thread: look, wait, until it is ended."""
+        while not ended.is_set():
+            self._woken.clear()
+            pause = CALM
+            with suppress(Exception):  # a page that is gone, a kernel that is leaving: nobody could be told
+                pause = self.tick()
+            if not ended.wait(PERIOD):
+                self._woken.wait(pause - PERIOD)
 
     def stop(self) -> None:
         """Let the thread end; it may still be in the middle of a look."""
         self._ended.set()
         self._woken.set()
+
+    def close(self) -> None:
+        """Let the thread end, for good."""
+        self._closed = True
+        self.stop()
 
     def join(self) -> None:
         if self._thread is not None and self._thread is not threading.current_thread():
@@ -172,19 +199,33 @@ class Follower:
         """A message of the page, on whichever thread it came. What is none of ours is passed over."""
         with suppress(Exception):
             if content["kind"] == "attach":
-                self._attach(content["have"])
+                self._attach(content["page"], content["have"])
+            elif content["kind"] == "detach":
+                self._detach(content["page"])
             elif content["kind"] == "control" and content["wish"] in ("save", "stop"):
                 feed = dict(enumerate(self.feeds))[content["index"]]
                 ok, text = self._ask(feed, content["wish"])
                 self.widget.send({"kind": "said", "id": content["id"], "ok": ok, "text": text})
                 self.look()
 
-    def _attach(self, have: list[list[int]]) -> None:
+    def _attach(self, page: str, have: list[list[int]]) -> None:
         """A page has these [generation, records] of each run: send it the rest."""
         with self._lock:
+            if page in self._gone:
+                return
+            self._pages.add(page)
             for index, (generation, records) in enumerate(have[: len(self.feeds)]):
                 self._sent[index] = int(generation), max(int(records), 0), -1
+        self.start()
         self.look()
+
+    def _detach(self, page: str) -> None:
+        """A page shows the widget no more."""
+        with self._lock:
+            self._gone.add(page)
+            self._pages.discard(page)
+            if not self._pages:
+                self.stop()
 
     @staticmethod
     def _ask(feed: Feed, wish: str) -> tuple[bool, str]:
@@ -205,20 +246,6 @@ _alive: "weakref.WeakSet[Follower]" = weakref.WeakSet()
 
 def _key(feed: Feed) -> tuple[int, int, int]:
     return feed.generation, feed.records, feed.version
-
-
-def _follow(reference: "weakref.ref[Follower]", ended: threading.Event, woken: threading.Event) -> None:
-    """The thread: look, wait, until the widget is closed or nobody has it any more."""
-    while not ended.is_set():
-        follower, pause = reference(), CALM
-        if follower is None:
-            return
-        woken.clear()
-        with suppress(Exception):  # a page that is gone, a kernel that is leaving: nobody could be told
-            pause = follower.tick()
-        del follower
-        if not ended.wait(PERIOD):
-            woken.wait(pause - PERIOD)
 
 
 @atexit.register

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from andrea_lab.checkpoint.files import replace_with
-from andrea_lab.view.feed import Feed, printable
+from andrea_lab.view.feed import Feed, sendable
 from andrea_lab.view.history import History
 
 if TYPE_CHECKING:
@@ -105,8 +104,7 @@ class LossView:
                 raise FileNotFoundError(
                     f"loss log: found no {feed.run.log.name} in {feed.run.path}, expected a run directory"
                 )
-        path, png = Path(path), self.snapshot()
-        replace_with(path, lambda write: write(memoryview(png)), size=len(png))
+        self.picture().save(path := Path(path))
         return path
 
     def _read(self) -> list[Feed]:
@@ -129,7 +127,7 @@ def _names(paths: list[Path]) -> list[str]:
     """The folders' own names, or as much of their paths as tells them apart. Raises ValueError for a folder twice."""
     real = [path.resolve() for path in paths]
     for parts in range(1, max(len(path.parts) for path in real) + 1):
-        names = [printable("/".join(path.parts[-parts:])) for path in real]
+        names = [sendable("/".join(path.parts[-parts:])) for path in real]
         if len(set(names)) == len(names):
             return names
     twice = next(path for path, whole in zip(paths, real, strict=True) if real.count(whole) > 1)

@@ -1,6 +1,7 @@
 """One style for every still picture: colours, a fixed size in pixels, and a sentence for those who cannot see it."""
 
 import io
+from pathlib import Path
 
 import matplotlib
 from cycler import cycler
@@ -10,6 +11,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from PIL import Image
 
+from andrea_lab.checkpoint.files import replace_with
 from andrea_lab.view.palette import BLUE, GREEN, GRID, INK, ORANGE, PURPLE, RED, SKY
 
 DPI = 100
@@ -72,6 +74,10 @@ class Picture:
     def __init__(self, png: bytes, words: str, regions=()):
         self.png, self.words, self.regions = png, words, tuple(regions)
 
+    def save(self, path: Path) -> None:
+        """Write the PNG to a file, whole or not at all. Raises OSError."""
+        replace_with(path, lambda write: write(memoryview(self.png)), size=len(self.png))
+
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         if not self.regions:
             return {}
@@ -95,10 +101,10 @@ def picture(drawn: Figure, words: str, colours: int = COLOURS) -> Picture:
         axes.set_title("", loc="center")
         axes.tick_params(labelsize=8)  # a colour bar's axes were made by the caller, outside the style
     drawn.canvas.draw()
-    return Picture(encode(drawn.canvas, colours=colours), words)
+    return Picture(encode(drawn.canvas, colours), words)
 
 
-def encode(canvas: FigureCanvasAgg, fast: bool = False, colours: int = 256) -> bytes:
+def encode(canvas: FigureCanvasAgg, colours: int) -> bytes:
     """The pixels of a drawn canvas as PNG; a palette gives a third of the bytes of full colour for half the work.
 
     The colour of the corner, taken for the background, stays as it is; the others come near.
@@ -110,5 +116,5 @@ def encode(canvas: FigureCanvasAgg, fast: bool = False, colours: int = 256) -> b
     palette[3 * corner : 3 * corner + 3] = image.getpixel((0, 0))
     small.putpalette(palette)
     out = io.BytesIO()
-    small.save(out, "PNG", **({"compress_level": 1} if fast else {"optimize": True}))
+    small.save(out, "PNG", optimize=True)
     return out.getvalue()

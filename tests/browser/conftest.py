@@ -16,7 +16,6 @@ import io
 import json
 import os
 import re
-import shutil
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,21 +25,13 @@ import nbformat
 import pytest
 from PIL import Image
 
+from andrea_lab.bench import redraw
 from tests.imports import ROOT
 from tests.jupyter import jupyterlab
 
 SHOTS = ROOT / "build" / "screenshots"
 # A busy machine is slow, not wrong: every wait of a page is this long at most.
 WAIT_MS = 120_000
-FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-)
 LOCAL = re.compile(r"(?:(?:https?|wss?)://(?:127\.0\.0\.1|localhost)(?::\d+)?/|data:|blob:|file:|about:)")
 ERRORS = '.jp-OutputArea [data-mime-type$="jupyter.error"], .jp-OutputArea [data-mime-type$="jupyter.stderr"]'
 IDLE = "Python 3 (ipykernel) | Idle"
@@ -59,12 +50,10 @@ def chromium():
         from playwright.sync_api import sync_playwright
     except ImportError:
         unavailable("Playwright for Python is not installed")
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
+    if redraw.browser() is None:
         unavailable("there is no chromium on the path (Debian's package is named chromium)")
-    sandbox = [] if os.geteuid() else ["--no-sandbox"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=[*FLAGS, *sandbox])
+        browser = redraw.launched(playwright)
         yield browser
         browser.close()
 

@@ -25,6 +25,15 @@ config = small(Path("."), steps={steps}, save_every=0)
 done = train(config, {run!r}, held_out_batches=0, on_entry=lambda entry: time.sleep(0.02))
 Path("ended").write_text(f"{{done.outcome}} after {{done.steps}} steps")"""
 FINAL = "view.update(final=True)"
+# Threads of views whose output is gone end when their pages say so; how many are left goes to a file, a line a run.
+THREADS = """import threading
+import time
+
+end = time.monotonic() + 60
+while (count := sum(each.name == "loss view" for each in threading.enumerate())) > 1 and time.monotonic() < end:
+    time.sleep(0.05)
+with open("threads", "a") as file:
+    print(count, file=file)"""
 LONG = 1_000_000  # steps: such a run ends when it is told to
 
 
@@ -127,6 +136,15 @@ def test_a_run_in_a_cell_is_seen_saved_reloaded_and_stopped(page, lab, open_note
     wait_for_steps_shown(page, last)
     assert steps_shown(page) == last and not buttons_for_the_run(page)
     shot(page, "stopped")
+
+
+def test_a_view_that_is_shown_anew_ends_the_thread_of_the_one_before(page, lab, open_notebook, run_all):
+    told = lab.root / "anew" / "threads"
+    open_notebook(page, "anew/anew.ipynb", [SHOW.format("none"), THREADS])
+    for times in range(1, 4):
+        run_all(page, wait=False)
+        wait_until(lambda times=times: told.exists() and len(told.read_text().split()) == times, "the cells have run")
+    assert told.read_text().split() == ["1"] * 3
 
 
 def test_a_run_of_another_process_is_watched_and_stopped(page, lab, open_notebook, run_all, shot):

@@ -71,7 +71,7 @@ def test_every_rule_of_ours_keeps_to_the_view():
 def test_sizes():
     assert len(assets.esm()) < 130_000
     assert len(assets.css()) < 16_000
-    assert sum(len(path.read_text().splitlines()) for path in OURS) < 1_400
+    assert sum(len(path.read_text().splitlines()) for path in OURS) < 1_450
     assert max(len(line) for path in OURS for line in path.read_text().splitlines()) <= 140
 
 

@@ -15,19 +15,7 @@ from andrea_lab.view.dashboard.feeds import IDLE, MOST, Feeds
 from andrea_lab.view.dashboard.save import save_page
 from andrea_lab.view.frame import unpack
 from tests.run.made import entry, logged
-from tests.view.served import folder_of_runs, served
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return folder_of_runs(tmp_path)
-
-
-@pytest.fixture
-def client(runs):
-    with served(runs) as made:
-        yield made
-
+from tests.view.served import served
 
 # ---- what is listed ----------------------------------------------------------------------------------------------
 
@@ -66,7 +54,7 @@ def test_a_name_that_is_no_text_is_left_out(runs):
         ('{"event": "begin", "segment": 1}\n{"event": "end", "segment": 1, "outcome": "interrupted"}\n', "stopped"),
         ('{"event": "end", "segment": 1, "outcome": "finished"}\n{"event": "begin", "segment": 2}\n', "killed"),
         ('{"event": "end", "segment": 2, "outcome": "diverged"}\n{"event": "end", "segment": 1}\nto', "diverged"),
-        ('{"event": "end", "segment": 1, "outcome": ["' + "x" * 99 + '"]}\n', "not recorded"),
+        ('{"event": "end", "segment": 1, "outcome": ["' + "x" * 99 + '"]}\n', "unknown"),
         ('[]\n{"segment": 1}\n{"event": "end", "segment": "1"}\n\0\0', "waiting"),
     ],
 )

@@ -8,18 +8,7 @@ import pytest
 from andrea_lab.run.directory import RunDirectory, RunError
 from andrea_lab.view.dashboard.feeds import Feeds
 from andrea_lab.view.dashboard.serve import Server
-from tests.view.served import TOKEN, folder_of_runs, served
-
-
-@pytest.fixture
-def runs(tmp_path):
-    return folder_of_runs(tmp_path)
-
-
-@pytest.fixture
-def client(runs):
-    with served(runs) as made:
-        yield made
+from tests.view.served import TOKEN, served
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_a_fork_says_whose(run):
 
 @pytest.mark.parametrize(
     "outcome, state",
-    [("finished", "finished"), ("interrupted", "stopped"), (None, "killed"), ("odd", "not recorded")]
+    [("finished", "finished"), ("interrupted", "stopped"), (None, "killed"), ("odd", "unknown")]
     + [(word, word) for word in ("diverged", "save failed", "engine died", "aborted", "broke down")],
 )
 def test_the_end_of_a_run_has_a_word_and_a_reason(run, outcome, state):

@@ -105,7 +105,7 @@ def test_a_page_that_was_loaded_again_gets_what_it_lacks(run, by_hand, show, sen
     view, widget = show([run, write(run.parent / "other", [entry(1)])])
     for have, expected in ([[1, 10], [1, 1]], [(10, 30), (1, 0)]), ([[0, 0], [7, 1]], [(0, 40), (0, 1)]):
         sent.clear()
-        widget._handle_custom_msg({"kind": "attach", "have": have}, [])
+        widget._handle_custom_msg({"kind": "attach", "page": "a", "have": have}, [])
         widget.follower.tick()
         assert [(headers(sent, i)[0]["first"], headers(sent, i)[0]["count"]) for i in (0, 1)] == expected
 
@@ -124,14 +124,15 @@ def test_a_long_run_comes_when_the_page_asks_and_is_stored_as_a_picture(run, by_
     assert widget.get_state()["frames"] == [] and widget.still == view.snapshot()
     widget.follower.tick()
     assert sent == []
-    widget._handle_custom_msg({"kind": "attach", "have": [[0, 0]]}, [])
+    widget._handle_custom_msg({"kind": "attach", "page": "a", "have": [[0, 0]]}, [])
     widget.follower.tick()
     assert [h["count"] for h in headers(sent)] == [40]
 
 
 @pytest.mark.parametrize(
     "message",
-    [None, 7, {}, {"kind": "attach"}, {"kind": "attach", "have": [["x", 1]]}, {"kind": "attach", "have": 3}]
+    [None, 7, {}, {"kind": "attach"}, {"kind": "detach"}, {"kind": "attach", "page": [], "have": []}]
+    + [{"kind": "attach", "page": "a", "have": have} for have in (3, [["x", 1]])]
     + [{"kind": "control", "index": -1, "wish": "save", "id": 1}]
     + [{"kind": "control", "index": 9, "wish": "save", "id": 1}, {"kind": "control", "index": 0, "wish": "abort"}]
     + [{"kind": "control", "index": 0, "wish": ["save"], "id": 1}, {"kind": "unheard of"}],
@@ -277,6 +278,29 @@ def test_a_thread_follows_the_run_and_ends_with_the_widget(run, show, sent):
     widget.close()
     thread.join(PATIENCE)
     assert not thread.is_alive()
+
+
+def test_the_thread_ends_with_the_last_page_and_another_begins_with_the_next(run, show, sent):
+    view, widget = show(run)
+    first = widget.follower._thread
+    for page in "ab":
+        widget._handle_custom_msg({"kind": "attach", "page": page, "have": [[1, 40]]}, [])
+    widget._handle_custom_msg({"kind": "detach", "page": "a"}, [])
+    assert first.is_alive() and widget.follower._thread is first, "b still shows it"
+    widget._handle_custom_msg({"kind": "detach", "page": "b"}, [])
+    first.join(PATIENCE)
+    assert not first.is_alive()
+    sent.clear()
+    widget._handle_custom_msg({"kind": "attach", "page": "b", "have": [[1, 40]]}, [])
+    assert widget.follower._thread is first, "a message of before that came late"
+    write(run, [entry(41)])
+    widget._handle_custom_msg({"kind": "attach", "page": "c", "have": [[1, 40]]}, [])
+    until(lambda: headers(sent) and headers(sent)[-1]["total"] == 41)
+    assert widget.follower._thread is not first
+    widget.close()
+    widget.follower.join()
+    widget._handle_custom_msg({"kind": "attach", "page": "d", "have": [[1, 0]]}, [])
+    assert not widget.follower._thread.is_alive(), "closed is closed"
 
 
 def test_the_thread_sends_four_times_a_second_at_most(run, show, sent):

@@ -8,14 +8,15 @@ from typing import Any
 
 from andrea_lab.checkpoint.files import REAL
 from andrea_lab.run.directory import RunDirectory, RunError
+from andrea_lab.run.lines import good
 from andrea_lab.run.losslog import decode
 from andrea_lab.view.facts import Facts
+from andrea_lab.view.records import LARGEST
 
 DEEPEST = 3  # levels of folders below the one that is shown
 MOST_RUNS = 1000
 MOST_FOLDERS = 10_000  # looked into in one go
 END = 64 * 1024  # bytes read of a log's end; an entry has about 250
-HIGHEST = 2**31  # steps from here on are no steps
 
 
 def check_folder(folder: Path) -> None:
@@ -127,14 +128,8 @@ def _row(known: _Known) -> dict[str, Any]:
 
 def last_entry(log: Path) -> dict[str, Any] | None:
     """The last whole entry in the last END bytes of a log; None without one, whatever the file is."""
-    for line in reversed(_end(log).split(b"\n")[:-1]):
-        try:
-            entry = decode(line)
-        except ValueError:
-            continue
-        if 0 <= entry["step"] < HIGHEST:
-            return entry
-    return None
+    entries = good(reversed(_end(log).split(b"\n")[:-1]), decode)
+    return next((entry for entry in entries if 0 <= entry["step"] <= LARGEST), None)
 
 
 def _end(path: Path) -> bytes:

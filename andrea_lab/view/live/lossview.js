@@ -31,7 +31,10 @@ function mount(root, { runs, control = null, options = {} }) {
   const view = new LiveView(root, runs, control, options);
   return {
     frame: (index, data) => view.take(index, data),
-    have: (index) => view.have(index), forget: (index) => { view.stores[index].generation = -1; },
+    have: (index) => view.have(index),
+    forget: (index) => {
+      view.stores[index].generation = -1;
+    },
     destroy: () => view.destroy(),
     element: view.element,
   };

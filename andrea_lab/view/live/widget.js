@@ -7,6 +7,7 @@ const ANSWER_WITHIN = 10_000; // ms that a wish waits for what the kernel says t
 function render({ model, el }) {
   const names = model.get("runs") ?? [];
   const waiting = new Map(); // id of a wish -> what to do with the answer
+  const page = Math.random().toString(36).slice(2); // tells this view of the model from others
   let still = null, asked = 0, wishes = 0;
 
   const send = (message) => {
@@ -32,7 +33,7 @@ function render({ model, el }) {
   const attach = () => {
     asked = Date.now();
     const have = names.map((_, index) => view.have(index));
-    send({ kind: "attach", have: have.map(({ generation, count }) => [generation, count]) });
+    send({ kind: "attach", page, have: have.map(({ generation, count }) => [generation, count]) });
   };
   const take = (index, data) => {
     const { ok } = view.frame(index, data);
@@ -51,6 +52,7 @@ function render({ model, el }) {
   attach();
   return () => {
     model.off("msg:custom", heard);
+    send({ kind: "detach", page });
     for (const id of [...waiting.keys()]) answer(id, { ok: false, text: "the view was closed" });
     if (still) clear(still);
     view.destroy();
